@@ -8,6 +8,8 @@ use longhaul_protocol::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+pub(crate) mod skew;
+
 /// The source of time.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the present time.

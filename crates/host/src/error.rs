@@ -1,6 +1,7 @@
 //! The errors of the host's operations.
 
 use longhaul_engine::Rejection;
+use longhaul_engine::change::CapScope;
 use longhaul_engine::visibility::Type;
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskQueue, WorkerId, WorkflowId};
@@ -90,6 +91,9 @@ pub enum Error {
     /// An operation on definitions or definition runs.
     #[error(transparent)]
     Conductor(#[from] ConductorRefusal),
+    /// A cap on leases is reached, counted over all servers.
+    #[error("a cap on leases is reached")]
+    CapReached(Box<CapScope>),
     #[error("too many polls are waiting")]
     TooManyPolls,
     #[error("the server is stopping")]
@@ -139,6 +143,7 @@ impl Error {
                 Reason::NamespaceRequestConcurrencyExhausted
             }
             Self::Conductor(refusal) => refusal.reason(),
+            Self::CapReached(_) => Reason::TaskNotReady,
             Self::Stopping => Reason::Unavailable,
             Self::TooManyPolls => Reason::LongPollCapacityExhausted,
             Self::Contended => Reason::BackendLockPressure,
@@ -201,6 +206,7 @@ impl From<longhaul_store::Error> for Error {
         use longhaul_store::Error as Store;
         match error {
             Store::Conflict => Self::Contended,
+            Store::CapReached(scope) => Self::CapReached(scope),
             Store::Unavailable(why) => {
                 if let Some(unlogged) = OUTAGES.occurred() {
                     tracing::error!(why, unlogged, "the store is unavailable");

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 pub mod api;
 pub mod clock;
+mod cluster;
 mod commit;
 pub mod conductor;
 pub mod error;
@@ -30,6 +31,7 @@ mod registry;
 mod sweeps;
 mod views;
 
+pub use clock::skew::{ClockSkew, SkewLevel};
 pub use conductor::definitions::Existing;
 pub use conductor::executions::{ExecutionView, StartExecution};
 pub use conductor::poll_data::LastPoll;
@@ -95,6 +97,7 @@ use commit::execute::Executor;
 use commit::wakes::Wakes;
 use conductor::evaluate::Evaluator;
 use conductor::finder::Finder;
+use matching::dispatch::Dispatch;
 
 /// Leases whose polls are restored after a restart. More than any server holds at once.
 const RESTORED_LEASES_MAX: usize = 200_000;
@@ -120,6 +123,8 @@ pub struct Config {
     pub fleet_validation: FleetValidation,
     /// Runs the scripts of definitions.
     pub evaluator: Evaluator,
+    /// What operators call this server.
+    pub server_name: Option<String>,
 }
 
 impl Default for Config {
@@ -137,6 +142,7 @@ impl Default for Config {
             request_caps: RequestCaps::default(),
             fleet_validation: FleetValidation::default(),
             evaluator: Evaluator::default(),
+            server_name: None,
         }
     }
 }
@@ -161,6 +167,10 @@ struct Inner {
     rollouts: registry::rollouts::RolloutTable,
     sessions: operations::sessions::SessionLocks,
     requests: Arc<operations::request_limits::Requests>,
+    looks: cluster::looks::Looks,
+    presence: cluster::presence::Presence,
+    passing: cluster::questions::Passing,
+    skew: clock::skew::SkewWatch,
     config: Config,
     /// Cancelled first: waiting polls return and nothing new is leased.
     stopping: CancellationToken,
@@ -180,7 +190,12 @@ impl Host {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let dispatch = matching::dispatch::Dispatch::new(
+        let shared = store.shared().map(|_| Arc::clone(&store));
+        let matching = match &shared {
+            Some(_) => Dispatch::of_shared_tasks,
+            None => Dispatch::new,
+        };
+        let dispatch = matching(
             Arc::clone(&clock),
             config.admission.clone(),
             config.poll_caps,
@@ -189,6 +204,7 @@ impl Host {
             Arc::default(),
             dispatch,
             config.worker_stale_seconds,
+            shared,
         ));
         let executor = Arc::new(Executor::new(
             Arc::clone(&store),
@@ -213,6 +229,10 @@ impl Host {
             rollouts: registry::rollouts::RolloutTable::default(),
             sessions: operations::sessions::SessionLocks::default(),
             requests: Arc::default(),
+            looks: cluster::looks::Looks::default(),
+            presence: cluster::presence::Presence::default(),
+            passing: cluster::questions::Passing::default(),
+            skew: clock::skew::SkewWatch::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -247,6 +267,10 @@ impl Host {
         self.workers().load().await?;
         self.rollouts().load().await?;
         self.sessions().load().await?;
+        if self.inner.store.shared().is_some() {
+            // Tasks are read when polls wait for them, and leases when workers report.
+            return self.join().await;
+        }
         for queue in self.inner.store.ready_queues().await? {
             if !self.inner.wakes.dispatch.has_room() {
                 // The rest is read when a worker polls for it.
@@ -278,6 +302,11 @@ impl Host {
         {
             tracing::warn!("some background work did not end in time");
         }
+        if self.inner.store.shared().is_some()
+            && let Err(error) = self.part().await
+        {
+            tracing::debug!(%error, "the other servers will notice that this one is gone");
+        }
     }
 
     /// Makes waiting polls return and leases nothing new.
@@ -285,12 +314,14 @@ impl Host {
         self.inner.stopping.cancel();
     }
 
-    /// Checks whether the store can write now. Cheap enough for every health probe.
+    /// Checks whether the store can write now, and compares the clock of this server with that of a database. Cheap enough for
+    /// every health probe. Returns the distance of the clocks, or `None` if the store has no clock of its own.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if it cannot, for example because the disk is full.
-    pub async fn check_writes(&self) -> Result<()> {
-        Ok(self.inner.store.check_writes().await?)
+    pub async fn check_writes(&self) -> Result<Option<ClockSkew>> {
+        let clock = self.inner.store.check_writes().await?.clock;
+        Ok(clock.map(|database| self.inner.skew.compare(self.now(), &database)))
     }
 
     /// Returns the counters for `/metrics`.
@@ -310,6 +341,7 @@ impl Host {
         let (queues, tasks) = wakes.dispatch.size();
         set(&metrics.queues_in_memory, queues as u64);
         set(&metrics.ready_tasks_in_memory, tasks as u64);
+        *metrics.clock_skew.lock() = self.inner.skew.newest();
         Arc::clone(metrics)
     }
 

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
+use crate::clock::skew::ClockSkew;
 use crate::operations::activity_counts::Totals;
 use longhaul_engine::RunChange;
 use longhaul_engine::run::state::Program;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 /// One label that names the kind.
@@ -48,9 +50,25 @@ pub struct Metrics {
     pub(crate) cached_run_bytes: Gauge<i64, AtomicI64>,
     pub(crate) queues_in_memory: Gauge<i64, AtomicI64>,
     pub(crate) ready_tasks_in_memory: Gauge<i64, AtomicI64>,
+    looks: Counter<u64, AtomicU64>,
+    hints: Counter<u64, AtomicU64>,
+    hint_delay_micros: Counter<u64, AtomicU64>,
+    /// `None` if the store has no clock of its own.
+    pub(crate) clock_skew: Mutex<Option<ClockSkew>>,
 }
 
 impl Metrics {
+    /// Counts a look at a store that other servers use too.
+    pub(crate) fn looked(&self) {
+        self.looks.inc();
+    }
+
+    /// Counts a hint of another server that took this long.
+    pub(crate) fn hinted(&self, micros: u64) {
+        self.hints.inc();
+        self.hint_delay_micros.inc_by(micros);
+    }
+
     /// Registers everything under names that begin with `longhaul_`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("longhaul");
@@ -85,6 +103,17 @@ impl Metrics {
             "polls",
             "Polls answered, by program and outcome",
             self.polls.clone(),
+        );
+        registry.register(
+            "looks",
+            "Looks at a store that other servers use too",
+            self.looks.clone(),
+        );
+        registry.register("hints", "Hints of other servers", self.hints.clone());
+        registry.register(
+            "hint_delay_microseconds",
+            "Time from a commit at another server to its hint here, added up",
+            self.hint_delay_micros.clone(),
         );
         registry.register(
             "polls_waiting",
@@ -131,6 +160,13 @@ impl Metrics {
             "Ready tasks kept in memory for matching; more may be in the store",
             self.ready_tasks_in_memory.clone(),
         );
+        if let Some(skew) = *self.clock_skew.lock() {
+            registry.register(
+                "clock_ahead_seconds",
+                "How far the clock of this server is ahead of that of the database; negative if it is behind",
+                ConstGauge::new(skew.ahead_ms() as f64 / 1000.0),
+            );
+        }
     }
 
     pub(crate) fn session(&self, what: &'static str) {

@@ -178,6 +178,26 @@ impl Cache {
         drop(dropped);
     }
 
+    /// Drops a copy that is older than this version, unless it is in use. One in use is checked by its commit.
+    pub(crate) fn drop_older(&self, run_id: &RunId, version: u64) {
+        let Some(cell) = self.cells.lock().by_run.get(run_id).map(Arc::clone) else {
+            return;
+        };
+        let Ok(mut state) = cell.state.try_lock() else {
+            return;
+        };
+        let is_older = state.run.as_ref().is_some_and(|run| run.version < version);
+        let is_durable = state
+            .tail
+            .as_ref()
+            .is_none_or(|commit| commit.peek().is_some());
+        if is_older && is_durable {
+            state.run = None;
+            state.tail = None;
+            self.reloaded(&cell, &state);
+        }
+    }
+
     pub(crate) fn remove(&self, run_id: &RunId) {
         let mut cells = self.cells.lock();
         let removed = cells.by_run.remove(run_id);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use longhaul_engine::change::{Cap, CapScope};
 use longhaul_engine::command::{CommandKind, Listed, Start};
 use longhaul_engine::conductor::execution::command::control::has_work;
 use longhaul_engine::conductor::execution::command::start::{
@@ -116,7 +117,7 @@ impl Tries<'_> {
         if self.left == 0 {
             return Err(Error::Contended);
         }
-        if self.left < CONFLICT_RETRIES && self.executor.store.is_shared() {
+        if self.left < CONFLICT_RETRIES && self.executor.store.shared().is_some() {
             let lost = CONFLICT_RETRIES - self.left;
             let most = CONFLICT_PAUSE * (1 << lost);
             tokio::time::sleep(most.mul_f64(rand::random())).await;
@@ -183,7 +184,7 @@ impl Locked<'_> {
         } = self;
         let created = decision.changes.created.iter();
         let created = created.map(|run| run.spec.run_id.clone()).collect();
-        let (reply, durable) = executor.conclude(cell, &mut state, decision);
+        let (reply, durable) = executor.conclude(C::KIND, cell, &mut state, decision);
         let remainder = Remainder {
             created,
             has_work: state.run.as_ref().is_some_and(has_work),
@@ -231,7 +232,7 @@ impl Locked<'_> {
     /// Returns whether the copy is current, and replaces it by the stored run if not. A decision that writes nothing is not checked by
     /// a commit; if other servers write too, its copy is compared with the store instead.
     async fn refresh(&mut self) -> Result<bool> {
-        if !self.executor.store.is_shared() {
+        if self.executor.store.shared().is_none() {
             return Ok(true);
         }
         self.wait_for_commits().await?;
@@ -383,16 +384,29 @@ impl Executor {
     }
 
     /// Commits sessions alone; returns false if another commit of one of them came first.
-    pub(crate) async fn commit_sessions(&self, sessions: Vec<Session>) -> Result<bool> {
-        let changes = Arc::new(Changes::of_sessions(sessions));
+    pub(crate) async fn commit_sessions(
+        &self,
+        sessions: Vec<Session>,
+        cap: Option<Cap>,
+    ) -> Result<bool> {
+        let mut changes = Changes::of_sessions(sessions);
+        if self.store.shared().is_some() {
+            changes.add_caps(cap);
+        }
+        let changes = Arc::new(changes);
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
         let hints = Arc::<Hints>::default();
         hints.expect(&commit, &changes);
         match self.finish(commit, Some(hints), Vec::new()).wait().await {
             Ok(()) => Ok(true),
-            Err(StoreError::Conflict) => Ok(false),
+            Err(error) if is_lost(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Drops the copy of a run that another server changed.
+    pub(crate) fn drop_older(&self, run_id: &RunId, version: u64) {
+        self.cache.drop_older(run_id, version);
     }
 
     /// Returns the run as it is now, once it is durable.
@@ -452,13 +466,23 @@ impl Executor {
     /// Hands the changes to the store and applies them to the cached run.
     fn conclude<R>(
         &self,
+        kind: CommandKind,
         cell: &Cell,
         state: &mut CellState,
         decision: Decision<R>,
     ) -> (Verdict<R>, Durable) {
-        let Decision { changes, reply } = decision;
+        let Decision { mut changes, reply } = decision;
         if changes.run.is_none() && changes.sessions.is_empty() {
             return (reply, Durable::Resting(state.tail.clone()));
+        }
+        if self.store.shared().is_none() {
+            // Counted in memory.
+            changes.clear_caps();
+        } else if kind.is_claim() {
+            let leased = changes.runs().flat_map(|change| &change.tasks);
+            let caps = leased.flat_map(|row| self.wakes.dispatch.caps_of_lease(row));
+            let caps: Vec<Cap> = caps.collect();
+            changes.add_caps(caps);
         }
         let changes = Arc::new(changes);
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
@@ -508,10 +532,20 @@ impl Executor {
             state.tail = None;
             self.cache.reloaded(cell, &state);
         }
-        match error {
-            StoreError::Conflict => Ok(()),
-            other => Err(other.into()),
+        if is_lost(&error) {
+            Ok(())
+        } else {
+            Err(error.into())
         }
+    }
+}
+
+/// Returns whether the decision is made again on what is stored. A worker that holds too many sessions is refused then.
+fn is_lost(error: &StoreError) -> bool {
+    match error {
+        StoreError::Conflict => true,
+        StoreError::CapReached(scope) => matches!(**scope, CapScope::WorkerSessions(..)),
+        _ => false,
     }
 }
 
@@ -610,7 +644,7 @@ mod tests {
             Admission::default(),
             PollCaps::default(),
         );
-        let wakes = Arc::new(Wakes::new(Arc::default(), dispatch, 60));
+        let wakes = Arc::new(Wakes::new(Arc::default(), dispatch, 60, None));
         let store = Arc::new(Memory::new());
         let finder = Finder::new(Arc::clone(&store) as Arc<dyn Store>, Evaluator::default());
         Executor::new(store, clock, Limits::default(), wakes, 1 << 20, finder)
@@ -644,7 +678,7 @@ mod tests {
         let cell = executor.cache.cell(run_id);
         let mut locked = executor.lock(&cell, run_id).await.unwrap().unwrap();
         let decision = command.decide(locked.run(), executor.moment());
-        let (reply, durable) = executor.conclude(&cell, &mut locked.state, decision);
+        let (reply, durable) = executor.conclude(C::KIND, &cell, &mut locked.state, decision);
         assert!(reply.is_ok());
         durable
     }

@@ -1,18 +1,19 @@
 //! Hints after a commit: polls waiting for a queue, callers waiting for a run, the alarm loop. Losing one costs latency, never
 //! correctness. A waiter registers before it checks, so nothing is missed in between.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_engine::RunChange;
 use longhaul_engine::change::{TaskRow, TaskStatus};
 use longhaul_engine::session::Session;
 use longhaul_protocol::id::{RunId, TaskId};
+use longhaul_store::{Hints as StoreHints, QueueKey, Store};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::idle::IdleTracker;
-use crate::matching::dispatch::{Dispatch, Granted};
+use crate::matching::dispatch::{Dispatch, Granted, Offered};
 use crate::matching::poll_dedup::Polls;
 use crate::metrics::Metrics;
 use crate::sweeps::alarms::NextCheck;
@@ -34,13 +35,49 @@ pub(crate) struct Wakes {
     pub(crate) idle: IdleTracker,
     worker_stale_seconds: u64,
     /// Rows of leased tasks: reports arrive by task id, and this saves a read for each.
-    leased: Mutex<HashMap<TaskId, TaskRow>>,
+    leased: Mutex<LeasedRows>,
     watched: Mutex<HashMap<RunId, Watched>>,
+    /// The store, if other servers use it too.
+    shared: Option<Arc<dyn Store>>,
 }
 
 struct Watched {
     changed: Arc<Notify>,
     watchers: usize,
+    /// The newest version that this server knows; 0 if none.
+    version: u64,
+}
+
+/// Rows of leased tasks. Another server may have ended a lease, so the oldest rows are dropped for new ones.
+#[derive(Default)]
+struct LeasedRows {
+    rows: HashMap<TaskId, TaskRow>,
+    /// In the order in which they came. Some are gone already. Empty unless the oldest are dropped.
+    order: VecDeque<TaskId>,
+}
+
+impl LeasedRows {
+    /// Keeps a row. Drops the oldest rows if there is no room for another.
+    fn insert_dropping(&mut self, row: &TaskRow) -> Option<TaskRow> {
+        if !self.rows.contains_key(&row.task_id) {
+            self.make_room();
+            self.order.push_back(row.task_id.clone());
+        }
+        self.rows.insert(row.task_id.clone(), row.clone())
+    }
+
+    fn make_room(&mut self) {
+        while self.rows.len() >= LEASED_ROWS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.rows.remove(&oldest);
+        }
+        // Rows that ended left their ids behind.
+        if self.order.len() > 2 * LEASED_ROWS_MAX {
+            let rows = &self.rows;
+            self.order.retain(|task_id| rows.contains_key(task_id));
+        }
+    }
 }
 
 impl Wakes {
@@ -48,6 +85,7 @@ impl Wakes {
         metrics: Arc<Metrics>,
         dispatch: Dispatch,
         worker_stale_seconds: u64,
+        shared: Option<Arc<dyn Store>>,
     ) -> Self {
         Self {
             dispatch,
@@ -60,6 +98,7 @@ impl Wakes {
             worker_stale_seconds,
             leased: Mutex::default(),
             watched: Mutex::default(),
+            shared,
         }
     }
 
@@ -88,14 +127,36 @@ impl Wakes {
         for row in &change.tasks {
             self.show(row);
         }
-        if !change.events.is_empty()
-            && let Some(watched) = self.watched.lock().get(&change.spec.run_id)
+        let mut watched = self.watched.lock();
+        if let Some(watched) = watched.get_mut(&change.spec.run_id) {
+            watched.version = watched.version.max(change.version());
+            if !change.events.is_empty() {
+                watched.changed.notify_waiters();
+            }
+        }
+    }
+
+    /// Wakes the watchers of a run that another server changed.
+    pub(crate) fn wake_watchers(&self, run_id: &RunId, version: u64) {
+        let mut watched = self.watched.lock();
+        if let Some(watched) = watched.get_mut(run_id)
+            && watched.version < version
         {
+            watched.version = version;
             watched.changed.notify_waiters();
         }
     }
 
-    /// Records a durable task row.
+    /// Returns the watched runs, with the newest versions that this server knows.
+    pub(crate) fn watched_runs(&self) -> Vec<(RunId, u64)> {
+        let watched = self.watched.lock();
+        watched
+            .iter()
+            .map(|(run_id, watched)| (run_id.clone(), watched.version))
+            .collect()
+    }
+
+    /// Records a durable task row. A ready task that no poll waits for here is announced to the other servers.
     pub(crate) fn show(&self, row: &TaskRow) {
         if row.status == TaskStatus::Leased {
             let before = self.keep_leased(row);
@@ -109,29 +170,55 @@ impl Wakes {
             self.dispatch.update(row);
             return;
         }
-        let leased = self.leased.lock().remove(&row.task_id);
+        let leased = self.leased.lock().rows.remove(&row.task_id);
         self.polls.released(&row.task_id);
-        self.dispatch.update(row);
-        if let Some(leased) = leased {
-            self.dispatch.lease_ended(&leased);
+        let offered = self.dispatch.update(row);
+        if let Some(leased) = &leased {
+            self.dispatch.lease_ended(leased);
+        }
+        if let Some(shared) = self.shared.as_ref().and_then(|store| store.shared()) {
+            let frees_room = self.dispatch.has_lease_caps(row);
+            if frees_room {
+                self.dispatch.try_withheld(Some(&row.namespace));
+            }
+            if let Some(options) = &row.worker_session
+                && row.status != TaskStatus::Ready
+            {
+                // Its end makes room in the session, at every server.
+                let session = (row.namespace.clone(), options.session_id.clone());
+                shared.announce(StoreHints {
+                    sessions: BTreeSet::from([session]),
+                    ..StoreHints::default()
+                });
+            }
+            if offered == Offered::ToOthers || frees_room {
+                shared.announce(StoreHints::of_queue(QueueKey {
+                    namespace: row.namespace.clone(),
+                    kind: row.kind,
+                    queue: row.queue.clone(),
+                }));
+            }
         }
     }
 
     /// Keeps the row of a leased task; returns the one before it. Beyond the limit only rows that count against a cap are kept.
     fn keep_leased(&self, row: &TaskRow) -> Option<TaskRow> {
         let mut leased = self.leased.lock();
-        if leased.len() >= LEASED_ROWS_MAX
-            && !leased.contains_key(&row.task_id)
+        if self.shared.is_some() {
+            return leased.insert_dropping(row);
+        }
+        if leased.rows.len() >= LEASED_ROWS_MAX
+            && !leased.rows.contains_key(&row.task_id)
             && self.dispatch.is_unlimited()
         {
             return None;
         }
-        leased.insert(row.task_id.clone(), row.clone())
+        leased.rows.insert(row.task_id.clone(), row.clone())
     }
 
     /// Returns the row of a leased task, if this process has it.
     pub(crate) fn leased_row(&self, task_id: &TaskId) -> Option<TaskRow> {
-        self.leased.lock().get(task_id).cloned()
+        self.leased.lock().rows.get(task_id).cloned()
     }
 
     /// Watches a run for new events. Register first, check second, wait third.
@@ -140,6 +227,7 @@ impl Wakes {
         let entry = watched.entry(run_id.clone()).or_insert_with(|| Watched {
             changed: Arc::default(),
             watchers: 0,
+            version: 0,
         });
         entry.watchers += 1;
         Watch {

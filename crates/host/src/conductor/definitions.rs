@@ -1,5 +1,5 @@
-//! Registered definitions of tasks and workflows. They are few and read often, so they are kept in memory by namespace; if other
-//! servers write to the same store too, they are read each time.
+//! Registered definitions of tasks and workflows. They are few and read often, so they are kept in memory by namespace. If other servers
+//! write to the same store too, one small read tells whether the copy is current: a stamp that each change writes again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,9 +9,12 @@ use longhaul_engine::conductor::definition::{
     needed_task_schemas, with_schemas,
 };
 use longhaul_engine::conductor::validate::{Rules, Violation, check_task_def, check_workflow_def};
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{TaskDef, WorkflowDef};
 use longhaul_protocol::id::Namespace;
-use longhaul_store::{DocumentKey, SchemaRow, Store, TaskDefRow, WorkflowDefRow, document};
+use longhaul_store::{
+    DefinitionStampRow, DocumentKey, SchemaRow, Store, TaskDefRow, WorkflowDefRow, document,
+};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -28,6 +31,8 @@ pub(crate) struct Registered {
     /// Versions by name.
     pub(crate) workflows: BTreeMap<String, BTreeMap<i32, Arc<WorkflowDef>>>,
     compiled: Compiled,
+    /// The version of the stamp before they were read, if other servers write too.
+    stamp: Option<u64>,
 }
 
 /// Snapshots of registered versions. They depend on all definitions of the namespace, so each change of one drops them.
@@ -73,25 +78,39 @@ impl DefinitionTable {
         store: &dyn Store,
         namespace: &Namespace,
     ) -> Result<Arc<Registered>> {
-        if let Some(known) = self.copy(store, namespace) {
+        if let Ok(known) = self.copy(store, namespace).await? {
             return Ok(known);
         }
         let _changing = self.changing.lock().await;
         self.load(store, namespace).await
     }
 
-    fn copy(&self, store: &dyn Store, namespace: &Namespace) -> Option<Arc<Registered>> {
-        let known = self.known.read();
-        let known = known.get(namespace).filter(|_| !store.is_shared());
-        known.map(Arc::clone)
+    /// Returns the copy if it is current, or else the stamp to read with.
+    async fn copy(
+        &self,
+        store: &dyn Store,
+        namespace: &Namespace,
+    ) -> Result<std::result::Result<Arc<Registered>, Option<u64>>> {
+        let known = self.known.read().get(namespace).map(Arc::clone);
+        let stamp = if store.shared().is_some() {
+            let stored = store.document(&stamp_key(namespace)).await?;
+            stored.map(|document| document.version)
+        } else {
+            None
+        };
+        Ok(known.filter(|known| known.stamp == stamp).ok_or(stamp))
     }
 
     /// Returns the definitions of a namespace while the table is locked.
     async fn load(&self, store: &dyn Store, namespace: &Namespace) -> Result<Arc<Registered>> {
-        if let Some(known) = self.copy(store, namespace) {
-            return Ok(known);
-        }
-        let mut read = Registered::default();
+        let stamp = match self.copy(store, namespace).await? {
+            Ok(known) => return Ok(known),
+            Err(stamp) => stamp,
+        };
+        let mut read = Registered {
+            stamp,
+            ..Registered::default()
+        };
         for row in store.list::<TaskDefRow>(Some(namespace)).await? {
             read.tasks
                 .insert(row.definition.name.clone(), row.definition);
@@ -155,6 +174,10 @@ impl DefinitionTable {
     }
 }
 
+fn stamp_key(namespace: &Namespace) -> DocumentKey {
+    document::key::<DefinitionStampRow>(namespace.as_str(), "", "")
+}
+
 /// A change of the definitions of a namespace. Readers have them as they were before until it is finished. If it is dropped while it is
 /// written, what was stored is not known, and the next reader reads the store.
 pub(super) struct Change<'a> {
@@ -178,9 +201,21 @@ impl Change<'_> {
         self.progress = Progress::Writing;
     }
 
-    /// Shows the change to readers: everything is stored.
-    pub(super) fn finish(mut self) {
-        self.progress = Progress::Stored;
+    /// Shows the change to readers: everything is stored. If other servers write too, the stamp tells them, and this server reads
+    /// again what all of them wrote.
+    pub(super) async fn finish(mut self, store: &dyn Store, now: Timestamp) -> Result<()> {
+        if store.shared().is_none() {
+            self.progress = Progress::Stored;
+            return Ok(());
+        }
+        let namespace = self.namespace.clone();
+        let stamp = |_| {
+            Ok::<_, Error>(Some(DefinitionStampRow {
+                namespace: namespace.clone(),
+            }))
+        };
+        store.change(stamp_key(&namespace), now, stamp).await?;
+        Ok(())
     }
 }
 
@@ -385,7 +420,9 @@ impl Definitions<'_> {
             let name = row.definition.name.clone();
             change.after.tasks.insert(name, row.definition);
         }
-        change.finish();
+        change
+            .finish(&*self.host.inner.store, self.host.now())
+            .await?;
         Ok(())
     }
 
@@ -422,7 +459,9 @@ impl Definitions<'_> {
         let key = document::key::<TaskDefRow>(namespace.as_str(), name, "");
         let removed = store.delete::<TaskDefRow>(key, self.host.now()).await?;
         change.after.tasks.remove(name);
-        change.finish();
+        change
+            .finish(&*self.host.inner.store, self.host.now())
+            .await?;
         Ok(removed)
     }
 
@@ -524,7 +563,9 @@ impl Definitions<'_> {
             let versions = change.after.workflows.entry(name).or_default();
             versions.insert(row.definition.version, row.definition);
         }
-        change.finish();
+        change
+            .finish(&*self.host.inner.store, self.host.now())
+            .await?;
         Ok(())
     }
 
@@ -584,7 +625,9 @@ impl Definitions<'_> {
                 workflows.remove(name);
             }
         }
-        change.finish();
+        change
+            .finish(&*self.host.inner.store, self.host.now())
+            .await?;
         Ok(removed)
     }
 }

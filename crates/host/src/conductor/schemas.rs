@@ -63,7 +63,9 @@ impl Definitions<'_> {
                 SchemaVersion::Next => self.add_schema(namespace, schema).await?,
             }
         }
-        change.finish();
+        change
+            .finish(&*self.host.inner.store, self.host.now())
+            .await?;
         Ok(())
     }
 
@@ -160,7 +162,9 @@ impl Definitions<'_> {
         let store = &self.host.inner.store;
         let key = document::key::<SchemaRow>(namespace.as_str(), name, &qualifier);
         let removed = store.delete::<SchemaRow>(key, self.host.now()).await?;
-        change.finish();
+        change
+            .finish(&*self.host.inner.store, self.host.now())
+            .await?;
         Ok(removed)
     }
 

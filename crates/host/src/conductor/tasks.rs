@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use super::poll_data::LastPoll;
 use super::refusal::ConductorRefusal;
 use crate::error::{Error, Result};
-use crate::matching::dispatch::{Dispatch, Found, ReadyTask};
-use crate::matching::poll::{TakenTask, WaitingPoll};
+use crate::matching::dispatch::{Asked, Dispatch, Found, ReadyTask};
+use crate::matching::poll::{PollQueues, TakenTask, Waited, WaitingPoll};
 use crate::views::ExecutionTasks;
 
 /// A worker's request for tasks.
@@ -85,7 +85,8 @@ impl ExecutionTasks<'_> {
         until: Instant,
     ) -> Result<Vec<TakenTask<'a>>> {
         let filter = poll_filter(poll.worker_id.as_deref());
-        let Some(first) = self.take_first(dispatch, queue, &filter, until).await? else {
+        let first = self.take_first(dispatch, queue, &filter, poll.count, until);
+        let Some(first) = first.await? else {
             return Ok(Vec::new());
         };
         let mut taken = vec![TakenTask::new(dispatch, queue, first)];
@@ -102,26 +103,35 @@ impl ExecutionTasks<'_> {
         dispatch: &Dispatch,
         queue: &QueueKey,
         filter: &PollFilter,
+        count: usize,
         until: Instant,
     ) -> Result<Option<ReadyTask>> {
+        let asked = Asked {
+            count,
+            request_id: None,
+        };
+        let poll_queues = PollQueues {
+            dispatch,
+            polls: &self.host.inner.wakes.polls,
+            is_stored: true,
+        };
         loop {
-            match dispatch.take(queue, filter) {
+            match dispatch.take(queue, filter, &asked) {
                 Found::Task(task) => return Ok(Some(task)),
                 Found::AskStore => self.host.matching().refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket, _) => {
-                    let mut waiting = WaitingPoll {
-                        dispatch,
-                        ticket: Some(ticket),
-                    };
-                    let handed = tokio::select! {
+                    let mut waiting = WaitingPoll::new(dispatch, ticket);
+                    let look = self.host.matching().look_for(queue, poll_queues);
+                    let waited = tokio::select! {
                         biased;
-                        handed = waiting.handed() => handed,
-                        () = tokio::time::sleep_until(until) => return Ok(None),
+                        waited = waiting.wait(look, until) => waited?,
                         () = self.host.inner.stopping.cancelled() => return Ok(None),
                     };
-                    waiting.ticket = None;
-                    return Ok(handed);
+                    return Ok(match waited {
+                        Waited::Handed(task) => Some(*task),
+                        Waited::TimedOut | Waited::Closed => None,
+                    });
                 }
             }
         }
@@ -146,16 +156,14 @@ impl ExecutionTasks<'_> {
             }
         }
         let claims = by_run.into_iter().map(|(run_id, taken)| async move {
-            let tasks = taken.iter().filter_map(TakenTask::task);
-            let command = ClaimExecutionTasks {
-                tasks: tasks
-                    .map(|task| (task.task_id.clone(), task.sequence.get()))
-                    .collect(),
-                worker_id: worker_id.map(str::to_owned),
-            };
-            let claimed = self.claim_of_run(&run_id, &command).await?;
-            taken.into_iter().for_each(TakenTask::finish);
-            Ok(claimed)
+            match self.claim_together(&run_id, &taken, worker_id).await {
+                Err(Error::CapReached(_)) => self.claim_singly(&run_id, taken, worker_id).await,
+                claimed => {
+                    let claimed = claimed?;
+                    taken.into_iter().for_each(TakenTask::finish);
+                    Ok(claimed)
+                }
+            }
         });
         let mut tasks = Vec::new();
         let mut failed = None;
@@ -171,6 +179,49 @@ impl ExecutionTasks<'_> {
             Some(error) if tasks.is_empty() => Err(error),
             Some(_) | None => Ok(tasks),
         }
+    }
+
+    async fn claim_together(
+        self,
+        run_id: &RunId,
+        taken: &[TakenTask<'_>],
+        worker_id: Option<&str>,
+    ) -> Result<Vec<Task>> {
+        let tasks = taken.iter().filter_map(TakenTask::task);
+        let command = ClaimExecutionTasks {
+            tasks: tasks
+                .map(|task| (task.task_id.clone(), task.sequence.get()))
+                .collect(),
+            worker_id: worker_id.map(str::to_owned),
+        };
+        self.claim_of_run(run_id, &command).await
+    }
+
+    /// Claims tasks until the cap is reached. The rest goes back into its queue, which is withheld for a moment.
+    async fn claim_singly(
+        self,
+        run_id: &RunId,
+        taken: Vec<TakenTask<'_>>,
+        worker_id: Option<&str>,
+    ) -> Result<Vec<Task>> {
+        let mut claimed = Vec::new();
+        for one in taken {
+            let claim = self.claim_together(run_id, std::slice::from_ref(&one), worker_id);
+            match claim.await {
+                Ok(task) => {
+                    claimed.extend(task);
+                    one.finish();
+                }
+                Err(Error::CapReached(_)) => {
+                    one.withhold();
+                    break;
+                }
+                // What is claimed is delivered.
+                Err(error) if claimed.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(claimed)
     }
 
     async fn claim_of_run(

@@ -46,6 +46,7 @@ struct Count {
 pub(crate) struct AdmissionCounter {
     admission: Admission,
     is_unlimited: bool,
+    counts_leases: bool,
     caps: HashMap<QueueKey, Arc<Caps>>,
     counts: HashMap<Scope, Count>,
     /// Dispatches since empty counters were last removed.
@@ -62,10 +63,19 @@ impl AdmissionCounter {
     pub(crate) fn new(admission: Admission) -> Self {
         Self {
             is_unlimited: admission.is_unlimited(),
+            counts_leases: true,
             admission,
             caps: HashMap::new(),
             counts: HashMap::new(),
             dispatches: 0,
+        }
+    }
+
+    /// Returns a counter of dispatches alone. Leases are counted elsewhere.
+    pub(crate) fn of_rates(admission: Admission) -> Self {
+        Self {
+            counts_leases: false,
+            ..Self::new(admission)
         }
     }
 
@@ -118,7 +128,10 @@ impl AdmissionCounter {
             return Ok(());
         }
         let caps = self.caps(queue);
-        let usage = self.usage(queue, &caps, now);
+        let mut usage = self.usage(queue, &caps, now);
+        if !self.counts_leases {
+            (usage.queue_leases, usage.namespace_leases) = (0, 0);
+        }
         caps.admit(&usage).map_err(|cap| Throttle {
             cap,
             room_at: self.room_at(queue, &caps, cap, now),
@@ -164,6 +177,10 @@ impl AdmissionCounter {
 
     /// Counts a granted lease.
     pub(crate) fn lease(&mut self, queue: &QueueKey) {
+        if !self.counts_leases {
+            // Another server may end it.
+            return;
+        }
         self.each(queue, |count| count.leases += 1);
     }
 

@@ -5,26 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Rejection;
-use longhaul_engine::change::TaskKind;
-use longhaul_engine::queue::PollFilter;
+use longhaul_engine::change::{CapScope, TaskKind};
+use longhaul_engine::queue::{PollFilter, Withheld};
 use longhaul_engine::run::state::Program;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
-use longhaul_store::{QueueKey, TaskPlace};
+use longhaul_store::{Look, PollId, QueueKey, TaskPlace};
 use tokio::time::Instant;
 
 use crate::Host;
+use crate::cluster::looks::PendingLook;
 use crate::error::{Error, Result};
 use crate::matching::admission::Throttle;
 use crate::matching::dispatch::{
-    Dispatch, Extent, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX,
+    Asked, Dispatch, Extent, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX,
     ReadyTask, Reservation, Ticket,
 };
 use crate::matching::poll_dedup::{ClaimTarget, DedupOutcome, FirstPoll, PollKey, Polls};
 use crate::registry::workers::RegisteredWorker;
 use crate::views::Matching;
-
-/// How often a waiting poll reads a store that other servers write to as well. A safety net, not the usual way to find a task.
-const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A worker's request for one task.
 #[derive(Clone, Debug)]
@@ -132,9 +130,13 @@ impl Matching<'_> {
         }
         let poll_queues = claim.poll_queues(self.host);
         let (mut worker, mut filter) = (Arc::clone(&worker), claim.poll_filter(&worker));
+        let asked = Asked {
+            count: 1,
+            request_id: poll.poll_request_id.clone(),
+        };
         loop {
             let next = self
-                .next_task(&queue, poll_queues, &worker, &filter, deadline)
+                .next_task(&queue, poll_queues, &worker, &filter, &asked, deadline)
                 .await?;
             let task = match next {
                 Next::Task(task) => task,
@@ -188,7 +190,14 @@ impl Matching<'_> {
                     self.refuse_draining(worker)?;
                     return Ok(DedupResult::Answered(Polled::Empty));
                 }
-                DedupOutcome::First(first) => return Ok(DedupResult::First(first)),
+                DedupOutcome::First(first) => {
+                    let poll_queues = claim.poll_queues(self.host);
+                    match self.leased_elsewhere(key, poll_queues).await? {
+                        // The next turn gets it again.
+                        Some(target) => drop(first.grant(target)),
+                        None => return Ok(DedupResult::First(first)),
+                    }
+                }
                 DedupOutcome::After(mut done) => {
                     waited = true;
                     if tokio::time::timeout_at(deadline, done.changed())
@@ -227,71 +236,58 @@ impl Matching<'_> {
         Ok(())
     }
 
-    /// Returns the next task for this worker, or the outcome of waiting.
+    /// Returns the next task for this worker, or the outcome of waiting. Nothing is read while it waits, except that a look at a store
+    /// with other servers serves all polls together.
     async fn next_task(
         self,
         queue: &QueueKey,
         poll_queues: PollQueues<'_>,
         worker: &RegisteredWorker,
         filter: &PollFilter,
+        asked: &Asked,
         deadline: Instant,
     ) -> Result<Next> {
-        let mut rollouts = self.host.inner.rollouts.watch();
-        self.host.rollouts().refresh().await?;
-        let shared = poll_queues.is_stored && self.host.inner.store.is_shared();
-        // Commits of another server do not wake the polls of this one: if there may be any, check the store before waiting, and
-        // then from time to time.
-        let mut look_at = shared.then(Instant::now);
+        let inner = &self.host.inner;
+        let mut rollouts = inner.rollouts.watch();
         loop {
-            if self.host.inner.stopping.is_cancelled() {
+            if inner.stopping.is_cancelled() {
                 return Ok(Next::Empty);
             }
             rollouts.mark_unchanged();
             self.refuse_draining(worker)?;
-            match poll_queues.dispatch.take(queue, filter) {
+            match poll_queues.dispatch.take(queue, filter, asked) {
                 Found::Task(task) => return Ok(Next::Task(task)),
                 Found::AskStore => self.refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket, withheld) => {
-                    let mut line = WaitingPoll {
-                        dispatch: poll_queues.dispatch,
-                        ticket: Some(ticket),
-                    };
-                    self.host.inner.wakes.idle.notify();
-                    let until = look_at.map_or(deadline, |at| at.min(deadline));
+                    let mut line = WaitingPoll::new(poll_queues.dispatch, ticket);
+                    // In line first: what the look finds is handed to those who wait.
+                    let look = self.look_for(queue, poll_queues);
+                    inner.wakes.idle.notify();
                     let room = async {
                         match withheld.and_then(|throttle| throttle.room_at) {
-                            Some(at) => self.host.inner.clock.sleep_until(at).await,
+                            Some(at) => inner.clock.sleep_until(at).await,
                             None => std::future::pending().await,
                         }
                     };
-                    tokio::select! {
+                    let ended = tokio::select! {
                         biased;
-                        handed = line.handed() => {
-                            line.ticket = None;
-                            match handed {
-                                // Drained while the task was handed over: the next waiting poll gets it.
-                                Some(task) if self.refuse_draining(worker).is_err() => {
-                                    poll_queues.dispatch.end_reservation(queue, &task.reservation(), Some(task));
-                                    continue;
-                                }
-                                Some(task) => return Ok(Next::Task(task)),
-                                None => return Ok(Next::Empty),
-                            }
-                        }
-                        () = self.host.inner.stopping.cancelled() => return Ok(Next::Empty),
+                        ended = line.wait(look, deadline) => ended?,
+                        () = inner.stopping.cancelled() => return Ok(Next::Empty),
                         _ = rollouts.changed() => continue,
-                        () = tokio::time::sleep_until(until) => {}
                         () = room => continue,
-                    }
-                    drop(line);
-                    match look_at {
-                        Some(at) if at <= Instant::now() => {
-                            self.refill(queue).await?;
-                            self.host.rollouts().refresh().await?;
-                            look_at = Some(Instant::now() + SHARED_LOOK_INTERVAL);
+                    };
+                    match ended {
+                        // Drained while the task was handed over: the next waiting poll gets it.
+                        Waited::Handed(task) if self.refuse_draining(worker).is_err() => {
+                            let reservation = task.reservation();
+                            let dispatch = poll_queues.dispatch;
+                            dispatch.end_reservation(queue, &reservation, Some(*task));
                         }
-                        Some(_) | None => {
+                        Waited::Handed(task) => return Ok(Next::Task(*task)),
+                        Waited::Closed => return Ok(Next::Empty),
+                        Waited::TimedOut => {
+                            drop(line);
                             let withheld = poll_queues.dispatch.withheld(queue, filter);
                             return Ok(withheld.map_or(Next::Empty, Next::Throttled));
                         }
@@ -299,6 +295,47 @@ impl Matching<'_> {
                 }
             }
         }
+    }
+
+    /// Asks for a look at a queue, if the store has tasks that this server does not know of.
+    pub(crate) fn look_for(
+        self,
+        queue: &QueueKey,
+        poll_queues: PollQueues<'_>,
+    ) -> Option<PendingLook> {
+        let inner = &self.host.inner;
+        (poll_queues.is_stored && inner.store.shared().is_some()).then(|| inner.looks.ask(queue))
+    }
+
+    /// Returns the task that another server leased to the same poll: its reply was lost, and the poll came here.
+    async fn leased_elsewhere(
+        self,
+        key: &PollKey,
+        poll_queues: PollQueues<'_>,
+    ) -> Result<Option<ClaimTarget>> {
+        let Some(shared) = self
+            .host
+            .inner
+            .store
+            .shared()
+            .filter(|_| poll_queues.is_stored)
+        else {
+            return Ok(None);
+        };
+        let now = self.host.now();
+        let look = Look {
+            now,
+            reserved_until: now,
+            queues: Vec::new(),
+            polls: vec![PollId {
+                queue: key.queue.clone(),
+                worker_id: key.worker_id.clone(),
+                request_id: key.request_id.clone(),
+            }],
+            runs: Vec::new(),
+        };
+        let leased = shared.look(&look).await?.leased;
+        Ok(leased.first().map(ClaimTarget::of))
     }
 
     /// Claims a task that was taken from the queue; returns `None` if it can no longer be leased. The id of the poll is bound to
@@ -353,6 +390,12 @@ impl Matching<'_> {
                             .refused(queue, task, stored.as_ref(), &filter);
                     }
                 }
+                *first = bound.and_then(|key| poll_queues.polls.regain(&key));
+                Ok(None)
+            }
+            // The task stays ready until a lease ends.
+            Err(Error::CapReached(scope)) => {
+                poll_queues.dispatch.withhold(queue, withheld_by(&scope));
                 *first = bound.and_then(|key| poll_queues.polls.regain(&key));
                 Ok(None)
             }
@@ -422,6 +465,11 @@ impl<'a> TakenTask<'a> {
         self.task.as_ref()
     }
 
+    /// Puts the task back and withholds its queue for a moment: a cap is reached.
+    pub(crate) fn withhold(self) {
+        self.dispatch.withhold(self.queue, Withheld::ActiveLeases);
+    }
+
     /// Ends the reservation: the task was leased, or no poll may get it any more.
     pub(crate) fn finish(mut self) {
         self.task = None;
@@ -435,18 +483,66 @@ impl Drop for TakenTask<'_> {
     }
 }
 
-/// Leaves the queue when the poll ends, for any reason.
-pub(crate) struct WaitingPoll<'a> {
-    pub(crate) dispatch: &'a Dispatch,
-    pub(crate) ticket: Option<Ticket>,
+/// Returns the setting that a scope is about.
+fn withheld_by(scope: &CapScope) -> Withheld {
+    match scope {
+        CapScope::Namespace(..) => Withheld::NamespaceActiveLeases,
+        CapScope::Queue(..) | CapScope::TaskDef(..) | CapScope::WorkerSessions(..) => {
+            Withheld::ActiveLeases
+        }
+    }
 }
 
-impl WaitingPoll<'_> {
-    pub(crate) async fn handed(&mut self) -> Option<ReadyTask> {
-        match &mut self.ticket {
-            Some(ticket) => (&mut ticket.handed).await.ok(),
-            None => None,
+/// How a poll stopped waiting.
+pub(crate) enum Waited {
+    Handed(Box<ReadyTask>),
+    TimedOut,
+    /// Matching gave it up.
+    Closed,
+}
+
+/// A poll in line. Leaves the queue when it ends, for any reason.
+pub(crate) struct WaitingPoll<'a> {
+    dispatch: &'a Dispatch,
+    ticket: Option<Ticket>,
+}
+
+impl<'a> WaitingPoll<'a> {
+    pub(crate) fn new(dispatch: &'a Dispatch, ticket: Ticket) -> Self {
+        Self {
+            dispatch,
+            ticket: Some(ticket),
         }
+    }
+
+    /// Waits for a task until the deadline, and at least until the look has ended: a poll that does not want to wait gets what is
+    /// stored.
+    pub(crate) async fn wait(
+        &mut self,
+        mut look: Option<PendingLook>,
+        deadline: Instant,
+    ) -> Result<Waited> {
+        let Some(ticket) = &mut self.ticket else {
+            return Ok(Waited::Closed);
+        };
+        let handed = loop {
+            tokio::select! {
+                biased;
+                handed = &mut ticket.handed => break handed.ok(),
+                looked = async {
+                    match &mut look {
+                        Some(look) => look.ended().await,
+                        None => std::future::pending().await,
+                    }
+                } => {
+                    look = None;
+                    looked?;
+                }
+                () = tokio::time::sleep_until(deadline), if look.is_none() => return Ok(Waited::TimedOut),
+            }
+        };
+        self.ticket = None;
+        Ok(handed.map_or(Waited::Closed, |task| Waited::Handed(Box::new(task))))
     }
 }
 

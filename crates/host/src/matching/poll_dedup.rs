@@ -1,7 +1,7 @@
 //! Long polls and their idempotency. A repeated poll with the same request id gets the reply of the first: the same task while its
 //! lease is valid. Without this a lost response makes a task wait until its lease expires.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
@@ -11,8 +11,8 @@ use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Replies to polls that are kept while their leases are valid, about a kilobyte each. Beyond that a reply is sent once: if it is
-/// lost, the task becomes ready again when its lease ends.
+/// Replies to polls that are kept while their leases are valid, about a kilobyte each. Beyond that the oldest are dropped: if such a
+/// reply is lost, the task becomes ready again when its lease ends.
 const GRANTS_MAX: usize = 50_000;
 
 /// Identifies polls that are the same.
@@ -50,6 +50,8 @@ pub(crate) struct Polls {
 struct State {
     entries: HashMap<PollKey, Entry>,
     by_task: HashMap<TaskId, PollKey>,
+    /// Granted tasks in the order in which they came. Some are gone already.
+    order: VecDeque<TaskId>,
 }
 
 /// What a poll should do next.
@@ -131,15 +133,19 @@ impl Polls {
             worker_id: owner.clone(),
             request_id: request_id.clone(),
         };
-        self.state.lock().grant(
-            key,
-            ClaimTarget {
-                task_id: row.task_id.clone(),
-                run_id: row.run_id.clone(),
-                sequence: row.sequence,
-                session_id: session_of(row),
-            },
-        );
+        self.state.lock().grant(key, ClaimTarget::of(row));
+    }
+}
+
+impl ClaimTarget {
+    /// Returns the task of a row.
+    pub(crate) fn of(row: &TaskRow) -> Self {
+        Self {
+            task_id: row.task_id.clone(),
+            run_id: row.run_id.clone(),
+            sequence: row.sequence,
+            session_id: session_of(row),
+        }
     }
 }
 
@@ -151,9 +157,9 @@ pub(crate) fn session_of(row: &TaskRow) -> Option<SessionId> {
 
 impl State {
     fn grant(&mut self, key: PollKey, granted: ClaimTarget) {
-        if self.by_task.len() >= GRANTS_MAX && !self.by_task.contains_key(&granted.task_id) {
-            self.entries.remove(&key);
-            return;
+        if !self.by_task.contains_key(&granted.task_id) {
+            self.make_room();
+            self.order.push_back(granted.task_id.clone());
         }
         // A task has one lease: a poll that was bound to it before without success is removed.
         if let Some(before) = self.by_task.insert(granted.task_id.clone(), key.clone())
@@ -162,6 +168,24 @@ impl State {
             self.entries.remove(&before);
         }
         self.entries.insert(key, Entry::ClaimTarget(granted));
+    }
+}
+
+impl State {
+    /// Drops the oldest grants if there is no room for another. Another server may have ended their leases.
+    fn make_room(&mut self) {
+        while self.by_task.len() >= GRANTS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            if let Some(key) = self.by_task.remove(&oldest) {
+                self.entries.remove(&key);
+            }
+        }
+        // Grants that ended left their ids behind.
+        if self.order.len() > 2 * GRANTS_MAX.max(self.by_task.len()) {
+            let by_task = &self.by_task;
+            self.order.retain(|task_id| by_task.contains_key(task_id));
+        }
     }
 }
 

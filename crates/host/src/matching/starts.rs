@@ -18,8 +18,9 @@ const TIDY_AFTER_CHANGES: usize = 1024;
 pub(crate) type StartName = (Namespace, String);
 
 /// Counts by definition name.
-#[derive(Default)]
 pub(crate) struct StartCounter {
+    /// Whether the tasks in progress at other servers count too. Then commits count them, and this counts starts alone.
+    is_shared: bool,
     names: HashMap<Namespace, HashMap<String, NameUse>>,
     /// When windows of names have room again.
     room: BTreeSet<(Timestamp, StartName)>,
@@ -51,6 +52,15 @@ impl NameUse {
 }
 
 impl StartCounter {
+    pub(crate) fn new(is_shared: bool) -> Self {
+        Self {
+            is_shared,
+            names: HashMap::new(),
+            room: BTreeSet::new(),
+            changes: 0,
+        }
+    }
+
     fn find(&mut self, namespace: &Namespace, name: &str) -> Option<&mut NameUse> {
         self.names.get_mut(namespace)?.get_mut(name)
     }
@@ -67,6 +77,15 @@ impl StartCounter {
     pub(crate) fn note(&mut self, row: &TaskRow, now: Timestamp) -> bool {
         if row.status != TaskStatus::Leased {
             return self.ended(row, now);
+        }
+        if self.is_shared {
+            // Another server may end the lease, so it is not recorded. Starts without a limit are not counted either.
+            if let Some(limits) = row.start_limits.filter(StartLimits::has_rate) {
+                let started_at = row.started_at.unwrap_or(now);
+                let used = self.entry(&row.namespace, &row.type_name);
+                used.recent.count(started_at, limits.window_seconds);
+            }
+            return false;
         }
         let used = self.entry(&row.namespace, &row.type_name);
         let task = used.tasks.entry(row.task_id.clone()).or_default();
@@ -111,9 +130,11 @@ impl StartCounter {
         limits: &StartLimits,
         now: Timestamp,
     ) -> Result<(), StartWithheld> {
+        let is_shared = self.is_shared;
         let used = self.entry(&queue.namespace, name);
+        let in_progress = if is_shared { 0 } else { used.tasks.len() };
         let usage = StartUsage {
-            in_progress: used.tasks.len() as u64,
+            in_progress: in_progress as u64,
             on_the_way: used.on_the_way,
             recent: &used.recent,
         };

@@ -154,14 +154,22 @@ impl Sessions<'_> {
                 .await?;
             let now = self.host.now();
             let acquired = session::acquire(&admission, namespace, options, &queue, None, now);
-            let Acquired { session, outcome } = match acquired {
-                Ok(acquired) => acquired,
+            let (Acquired { session, outcome }, cap) = match acquired {
+                Ok(acquired) => {
+                    let cap = acquired.cap(&admission.applicant);
+                    (acquired, cap)
+                }
                 Err(refusal) => {
                     self.note_refusal(namespace, &options.session_id, &refusal);
                     return Err(self.refused(refusal).await);
                 }
             };
-            if self.write(&session).await? {
+            let commit = self
+                .host
+                .inner
+                .executor
+                .commit_sessions(vec![session.clone()], cap);
+            if commit.await? {
                 self.note_acquisition(&session, outcome);
                 return self.receipt(outcome.as_str(), session).await;
             }
@@ -301,6 +309,23 @@ impl Sessions<'_> {
             applicant: self.applicant(&worker).await?,
             attempts: attempts.iter().filter_map(attempt).collect(),
         })
+    }
+
+    /// Reads a session again for matching: other servers use it too.
+    pub(crate) async fn read_again(
+        self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+    ) -> Result<()> {
+        let session = self.host.inner.store.session(namespace, session_id).await?;
+        let attempts = self.attempts(namespace, session_id).await?;
+        let attempts = attempts.iter().filter_map(attempt).collect();
+        let wakes = &self.host.inner.wakes;
+        wakes.wake_sessions(session.as_slice());
+        wakes
+            .dispatch
+            .session_read(namespace, session_id, session.as_ref(), attempts);
+        Ok(())
     }
 
     /// Returns the leased tasks of a session.
@@ -448,7 +473,7 @@ impl Sessions<'_> {
         self.host
             .inner
             .executor
-            .commit_sessions(vec![session.clone()])
+            .commit_sessions(vec![session.clone()], None)
             .await
     }
 

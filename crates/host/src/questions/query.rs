@@ -50,6 +50,13 @@ impl QueryQueues {
     }
 }
 
+impl QueryQueues {
+    /// Returns whether the worker waits for queries here.
+    pub(crate) fn is_polled_by(&self, worker: &(Namespace, WorkerId)) -> bool {
+        self.open.lock().contains_key(worker)
+    }
+}
+
 /// Why a query has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryRefusal {
@@ -251,7 +258,9 @@ impl Queries<'_> {
     /// Returns whether a worker answers queries: it registered the capability, or it polls for them.
     fn answers_queries(self, worker: &RegisteredWorker) -> bool {
         let key = (worker.row.namespace.clone(), worker.row.worker_id.clone());
-        worker.can(CAPABILITY) || self.host.inner.queries.open.lock().contains_key(&key)
+        worker.can(CAPABILITY)
+            || self.host.inner.queries.is_polled_by(&key)
+            || self.host.inner.presence.polls_queries(&key)
     }
 
     /// Waits for a query and leases it.
@@ -261,22 +270,27 @@ impl Queries<'_> {
     }
 
     /// Records the result of a query; returns true if it was reported before.
-    pub fn complete(self, holder: &QuestionHolder, result: QueryResult) -> Result<bool> {
+    pub async fn complete(self, holder: &QuestionHolder, result: QueryResult) -> Result<bool> {
         self.answer(
             QuestionKind::Query,
             holder,
             QuestionAnswer::Done(Some(result)),
         )
+        .await
     }
 
     /// Records that a query has no result; returns true if it was reported before.
-    pub fn fail(self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
+    pub async fn fail(self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
         self.answer(QuestionKind::Query, holder, QuestionAnswer::Failed(failure))
+            .await
     }
 
     /// Returns the state of a query for its worker, with the reason to stop, if any. This renews nothing.
-    pub fn status(self, holder: &QuestionHolder) -> Result<Held> {
+    pub async fn status(self, holder: &QuestionHolder) -> Result<Held> {
         let kind = QuestionKind::Query;
+        if self.host.questions().is_passing(&holder.task_id) {
+            return self.host.questions().held_passing(kind, holder).await;
+        }
         let held = self
             .host
             .inner
@@ -285,12 +299,16 @@ impl Queries<'_> {
         held.map_err(|refusal| Error::Question { kind, refusal })
     }
 
-    pub(crate) fn answer(
+    pub(crate) async fn answer(
         self,
         kind: QuestionKind,
         holder: &QuestionHolder,
         answer: QuestionAnswer,
     ) -> Result<bool> {
+        if self.host.questions().is_passing(&holder.task_id) {
+            let questions = self.host.questions();
+            return questions.answer_passing(kind, holder, answer).await;
+        }
         let questions = &self.host.inner.questions;
         match questions.answer(kind, holder, answer, self.host.now()) {
             Ok(is_repeat) => {

@@ -11,6 +11,7 @@ use longhaul_engine::run::state::Spec;
 use longhaul_protocol::id::{Namespace, TaskId, TaskQueue, WorkerId};
 use longhaul_protocol::{Payload, Timestamp};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
@@ -49,7 +50,8 @@ impl Default for QuestionLimits {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum QuestionKind {
     Query,
     UpdateValidation,
@@ -68,7 +70,7 @@ pub(crate) struct Question {
 }
 
 /// A worker's right to answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuestionLease {
     pub owner: WorkerId,
     pub attempt: u64,
@@ -77,8 +79,48 @@ pub struct QuestionLease {
     pub(crate) poll_request_id: Option<String>,
 }
 
+impl QuestionLease {
+    /// Returns a lease that begins now.
+    pub(crate) fn grant(
+        kind: QuestionKind,
+        owner: &WorkerId,
+        attempt: u64,
+        poll_request_id: Option<&str>,
+        times: QuestionTimes,
+        limits: &QuestionLimits,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            owner: owner.clone(),
+            attempt,
+            leased_at: now,
+            // Never longer than the caller waits: both SDKs refuse such a lease.
+            expires_at: match kind {
+                QuestionKind::Query => times.deadline_at,
+                QuestionKind::UpdateValidation => now
+                    .plus_seconds(limits.validation_lease_seconds)
+                    .min(times.deadline_at),
+            },
+            poll_request_id: poll_request_id.map(str::to_owned),
+        }
+    }
+
+    /// Returns whether this poll has the lease.
+    pub(crate) fn is_of_poll(
+        &self,
+        owner: &WorkerId,
+        poll_request_id: Option<&str>,
+        now: Timestamp,
+    ) -> bool {
+        self.owner == *owner
+            && poll_request_id.is_some()
+            && self.poll_request_id.as_deref() == poll_request_id
+            && now < self.expires_at
+    }
+}
+
 /// When a question was asked and until when its caller waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct QuestionTimes {
     pub admitted_at: Timestamp,
     pub deadline_at: Timestamp,
@@ -94,7 +136,8 @@ pub struct QuestionHolder {
 }
 
 /// The answer of a worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum QuestionAnswer {
     /// The result of a query; an approved update has none.
     Done(Option<QueryResult>),
@@ -102,14 +145,14 @@ pub(crate) enum QuestionAnswer {
 }
 
 /// The result of a query: the copy for people and the authoritative payload, both as the worker sent them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueryResult {
     pub shown: Value,
     pub envelope: Payload,
 }
 
 /// Why a worker could not answer, or what its validator found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct QuestionFailure {
     pub message: String,
     pub reason: Option<String>,
@@ -118,7 +161,8 @@ pub struct QuestionFailure {
 }
 
 /// The progress of a question when its time ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TimeoutStage {
     NotClaimed,
     Executing,
@@ -296,30 +340,21 @@ impl QuestionTable {
             return None;
         }
         let lease = match &entry.state {
-            QuestionState::Leased(lease)
-                if lease.owner == *owner
-                    && poll_request_id.is_some()
-                    && lease.poll_request_id.as_deref() == poll_request_id
-                    && now < lease.expires_at =>
-            {
+            QuestionState::Leased(lease) if lease.is_of_poll(owner, poll_request_id, now) => {
                 lease.clone()
             }
             QuestionState::Pending => {
                 entry.attempt += 1;
-                let deadline = entry.times.deadline_at;
-                QuestionLease {
-                    owner: owner.clone(),
-                    attempt: entry.attempt,
-                    leased_at: now,
-                    // Never longer than the caller waits: both SDKs refuse such a lease.
-                    expires_at: match entry.queue_key.kind {
-                        QuestionKind::Query => deadline,
-                        QuestionKind::UpdateValidation => now
-                            .plus_seconds(limits.validation_lease_seconds)
-                            .min(deadline),
-                    },
-                    poll_request_id: poll_request_id.map(str::to_owned),
-                }
+                let (kind, attempt) = (entry.queue_key.kind, entry.attempt);
+                QuestionLease::grant(
+                    kind,
+                    owner,
+                    attempt,
+                    poll_request_id,
+                    entry.times,
+                    limits,
+                    now,
+                )
             }
             QuestionState::Leased(_)
             | QuestionState::Answered { .. }
@@ -374,6 +409,80 @@ impl QuestionTable {
         };
         state.set(task_id, ended);
         WaitStatus::Over(outcome)
+    }
+
+    /// Returns a question that no worker has.
+    pub(crate) fn pending_question(
+        &self,
+        task_id: &TaskId,
+    ) -> Option<(Arc<Question>, QuestionTimes)> {
+        let state = self.state.lock();
+        let entry = state.entries.get(task_id)?;
+        let is_pending = matches!(entry.state, QuestionState::Pending);
+        let question = entry.question.as_ref().filter(|_| is_pending)?;
+        Some((Arc::clone(question), entry.times))
+    }
+
+    /// Records a lease that another server granted.
+    pub(crate) fn learn_lease(&self, task_id: &TaskId, lease: &QuestionLease) {
+        self.learn(task_id, |entry| {
+            entry.attempt = lease.attempt;
+            QuestionState::Leased(lease.clone())
+        });
+    }
+
+    /// Records an answer that another server accepted.
+    pub(crate) fn learn_answer(
+        &self,
+        task_id: &TaskId,
+        by: &QuestionLease,
+        answer: QuestionAnswer,
+    ) {
+        self.learn(task_id, |entry| {
+            entry.attempt = by.attempt;
+            QuestionState::Answered {
+                by: by.clone(),
+                is_failure: matches!(answer, QuestionAnswer::Failed(_)),
+                answer: Some(answer),
+            }
+        });
+    }
+
+    /// Records that the worker of a question left another server.
+    pub(crate) fn learn_loss(&self, task_id: &TaskId) {
+        self.learn(task_id, |_| QuestionState::WorkerLost);
+    }
+
+    /// Records that no worker has the question any more. Returns whether one had.
+    pub(crate) fn release_one(&self, task_id: &TaskId) -> bool {
+        let is_leased = {
+            let state = self.state.lock();
+            let entry = state.entries.get(task_id);
+            entry.is_some_and(|entry| matches!(entry.state, QuestionState::Leased(_)))
+        };
+        if is_leased {
+            self.learn(task_id, |_| QuestionState::Pending);
+        }
+        is_leased
+    }
+
+    /// Sets the state of an open question, and wakes its caller.
+    fn learn(&self, task_id: &TaskId, next: impl FnOnce(&mut Entry) -> QuestionState) {
+        let mut state = self.state.lock();
+        let Some(entry) = state.entries.get_mut(task_id) else {
+            return;
+        };
+        let is_open = matches!(
+            entry.state,
+            QuestionState::Pending | QuestionState::Leased(_)
+        );
+        if !is_open {
+            return;
+        }
+        let next = next(entry);
+        let changed = Arc::clone(&entry.changed);
+        state.set(task_id, next);
+        changed.notify_one();
     }
 
     /// Ends a question whose caller no longer waits.
@@ -568,7 +677,10 @@ impl State {
     }
 }
 
-fn check_holder(lease: &QuestionLease, holder: &QuestionHolder) -> Result<(), QuestionRefusal> {
+pub(crate) fn check_holder(
+    lease: &QuestionLease,
+    holder: &QuestionHolder,
+) -> Result<(), QuestionRefusal> {
     if lease.owner != holder.owner {
         return Err(QuestionRefusal::OwnerMismatch);
     }

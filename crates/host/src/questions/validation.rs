@@ -113,7 +113,8 @@ impl Claim for WorkPolls {
         worker: &RegisteredWorker,
         poll: &Poll,
     ) -> Result<Option<Claimed>> {
-        if host.inner.questions.knows(&granted.task_id) {
+        let is_offered = host.inner.passing.is_offered(&granted.task_id);
+        if is_offered || host.inner.questions.knows(&granted.task_id) {
             let leased = host.questions().lease(granted, poll).await?;
             return Ok(leased.map(Box::new).map(Claimed::Validation));
         }
@@ -182,20 +183,22 @@ impl Drop for Reserved<'_> {
 
 impl Validations<'_> {
     /// Approves the update; returns true if that was reported before.
-    pub fn approve(self, holder: &QuestionHolder) -> Result<bool> {
-        self.host.queries().answer(
+    pub async fn approve(self, holder: &QuestionHolder) -> Result<bool> {
+        let answered = self.host.queries().answer(
             QuestionKind::UpdateValidation,
             holder,
             QuestionAnswer::Done(None),
-        )
+        );
+        answered.await
     }
 
     /// Records that the validator refuses the update, or could not run; returns true if that was reported before.
-    pub fn reject(self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
+    pub async fn reject(self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
         let answer = QuestionAnswer::Failed(failure);
         self.host
             .queries()
             .answer(QuestionKind::UpdateValidation, holder, answer)
+            .await
     }
 
     /// Asks the validator of the update, if it has one. Returns `None` if the update may be admitted, which has checks of its own.

@@ -1,6 +1,7 @@
 //! Asking a worker and waiting for its answer: the shared part of queries and validations of updates above the table of questions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::cancellation::CAPABILITY;
@@ -55,6 +56,7 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.host.inner.questions.abandon(&self.task_id);
         self.host.questions().release(self.kind, &self.task_id);
+        self.host.questions().end_shown(&self.task_id);
     }
 }
 
@@ -62,18 +64,27 @@ impl Asked<'_> {
     /// Waits for the end of the question.
     pub(crate) async fn outcome(self) -> Outcome {
         let inner = &self.host.inner;
+        let is_shared = inner.store.shared().is_some();
         loop {
+            if is_shared && let Err(error) = self.host.questions().show(&self.task_id).await {
+                tracing::debug!(%error, "a question could not be shown to other servers");
+            }
             match inner.questions.look(&self.task_id, self.host.now()) {
                 WaitStatus::Over(outcome) => return outcome,
                 WaitStatus::Until(at) => tokio::select! {
                     () = self.changed.notified() => {}
                     () = inner.clock.sleep_until(at) => {}
+                    // A poll may have given it back.
+                    () = tokio::time::sleep(SHOW_AGAIN), if is_shared => {}
                     () = inner.stopping.cancelled() => return Outcome::Stopping,
                 },
             }
         }
     }
 }
+
+/// How often a question that waits is shown to other servers, if it is not yet.
+const SHOW_AGAIN: Duration = Duration::from_secs(1);
 
 /// The most bytes of history that a question may carry. A question carries the whole history, because the protocol has no pages for
 /// it. The history budget recommends workers to continue as new at a third of this.
@@ -157,7 +168,8 @@ impl<'h> Questions<'h> {
         granted: &ClaimTarget,
         poll: &Poll,
     ) -> Result<Option<LeasedQuestion>> {
-        if !self.host.inner.questions.is_open(&granted.task_id) {
+        let is_passing = self.host.inner.passing.has(&granted.task_id);
+        if !is_passing && !self.host.inner.questions.is_open(&granted.task_id) {
             return Ok(None);
         }
         let Some(run) = self.host.inner.executor.read(&granted.run_id).await? else {
@@ -174,13 +186,28 @@ impl<'h> Questions<'h> {
         let history = store
             .history(&granted.run_id, HistorySeq::ZERO, end, whole)
             .await?;
-        let leased = self.host.inner.questions.lease(
-            &granted.task_id,
-            &poll.worker_id,
-            poll.poll_request_id.as_deref(),
-            &self.host.inner.config.questions,
-            self.host.now(),
-        );
+        let request_id = poll.poll_request_id.as_deref();
+        let leased = if is_passing {
+            let lease = self.lease_passing(
+                &poll.namespace,
+                &granted.task_id,
+                &poll.worker_id,
+                request_id,
+            );
+            let leased = lease.await?;
+            leased.map(|(question, lease, times)| (Arc::new(question), lease, times))
+        } else if self.host.inner.store.shared().is_some() {
+            self.lease_and_show(&granted.task_id, &poll.worker_id, request_id)
+                .await?
+        } else {
+            self.host.inner.questions.lease(
+                &granted.task_id,
+                &poll.worker_id,
+                request_id,
+                &self.host.inner.config.questions,
+                self.host.now(),
+            )
+        };
         Ok(leased.map(|(question, lease, times)| LeasedQuestion {
             task_id: granted.task_id.clone(),
             run: Arc::clone(&question.run),
@@ -195,7 +222,7 @@ impl<'h> Questions<'h> {
 }
 
 /// Returns the key of a run's queue. Queries have their own poll queues, so theirs do not mix with those of workflow tasks.
-fn queue_of(run: &Spec) -> QueueKey {
+pub(crate) fn queue_of(run: &Spec) -> QueueKey {
     QueueKey {
         namespace: run.namespace.clone(),
         kind: TaskKind::Workflow,

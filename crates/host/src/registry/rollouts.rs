@@ -96,7 +96,7 @@ impl Rollouts<'_> {
 
     /// Reads the decisions that other servers wrote, if there are other servers.
     pub(crate) async fn refresh(self) -> Result<()> {
-        if self.host.inner.store.is_shared() {
+        if self.host.inner.store.shared().is_some() {
             self.load().await?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Search attribute definitions of each namespace. They are few, change seldom and are needed whenever attributes are set or
-//! queried, so they are kept in memory; if other servers write to the same store too, they are read each time.
+//! queried, so they are kept in memory. If other servers write to the same store too, they are read each time: an attribute that was
+//! just defined at another server is known here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,8 +26,18 @@ pub(crate) struct AttributeTable {
 impl SearchAttributes<'_> {
     /// Returns the definitions of the namespace.
     pub async fn list(self, namespace: &Namespace) -> Result<Arc<Definitions>> {
+        if self.host.inner.store.shared().is_some() {
+            return self.read(namespace).await;
+        }
         let mut known = self.host.inner.search_attributes.known.lock().await;
         self.definitions(&mut known, namespace).await
+    }
+
+    async fn read(self, namespace: &Namespace) -> Result<Arc<Definitions>> {
+        let store = &self.host.inner.store;
+        let rows = store.list::<SearchAttributeRow>(Some(namespace)).await?;
+        let defined = rows.into_iter().map(|row| (row.name, row.attribute_type));
+        Ok(Arc::new(defined.collect::<Definitions>()))
     }
 
     async fn definitions(
@@ -34,13 +45,11 @@ impl SearchAttributes<'_> {
         known: &mut HashMap<Namespace, Arc<Definitions>>,
         namespace: &Namespace,
     ) -> Result<Arc<Definitions>> {
-        let store = &self.host.inner.store;
-        if let Some(definitions) = known.get(namespace).filter(|_| !store.is_shared()) {
+        let is_shared = self.host.inner.store.shared().is_some();
+        if let Some(definitions) = known.get(namespace).filter(|_| !is_shared) {
             return Ok(Arc::clone(definitions));
         }
-        let rows = store.list::<SearchAttributeRow>(Some(namespace)).await?;
-        let defined = rows.into_iter().map(|row| (row.name, row.attribute_type));
-        let definitions = Arc::new(defined.collect::<Definitions>());
+        let definitions = self.read(namespace).await?;
         known.insert(namespace.clone(), Arc::clone(&definitions));
         Ok(definitions)
     }

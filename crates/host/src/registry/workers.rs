@@ -1,5 +1,5 @@
 //! Worker registrations. They are rows that outlive restarts and silence, because no published worker registers twice. Every poll
-//! updates the time of the last sign of life in memory; heartbeats store it.
+//! updates the time of the last sign of life in memory; heartbeats store it. Signs of life at other servers come with their presence.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
-use longhaul_store::{LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow, document};
+use longhaul_store::{HeardWorker, LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow, document};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
@@ -40,6 +40,8 @@ pub(crate) struct RegisteredWorker {
     pub(crate) capabilities: Arc<Vec<String>>,
     /// Microseconds of the last sign of life.
     heard: AtomicI64,
+    /// The same, of those that came to this server; 0 if none did.
+    heard_here: AtomicI64,
 }
 
 impl RegisteredWorker {
@@ -110,7 +112,20 @@ impl RegisteredWorker {
             capabilities: Arc::new(abilities(&row.capabilities)),
             row,
             heard,
+            heard_here: AtomicI64::new(0),
         }
+    }
+
+    /// Records a sign of life that came to this server.
+    fn hear(&self, now: Timestamp) {
+        self.heard.fetch_max(now.as_micros(), Ordering::Relaxed);
+        self.heard_here.store(now.as_micros(), Ordering::Relaxed);
+    }
+
+    /// Returns the last sign of life that came to this server.
+    pub(crate) fn heard_here(&self) -> Option<Timestamp> {
+        let heard = self.heard_here.load(Ordering::Relaxed);
+        (heard != 0).then(|| Timestamp::from_micros(heard))
     }
 }
 
@@ -217,6 +232,8 @@ impl WorkerView {
 impl Workers<'_> {
     pub(crate) async fn load(self) -> Result<()> {
         let now = self.host.now();
+        let store = &self.host.inner.store;
+        let has_others = store.shared().is_some() && self.host.has_others().await?;
         for namespace in self.host.namespaces().list().await? {
             for mut row in self
                 .host
@@ -225,8 +242,10 @@ impl Workers<'_> {
                 .list::<WorkerRow>(Some(&namespace.name))
                 .await?
             {
-                // Workers could not reach the server while it was down: their silence means nothing yet.
-                row.last_heartbeat_at = row.last_heartbeat_at.max(now);
+                if !has_others {
+                    // Workers could not reach the server while it was down: their silence means nothing yet.
+                    row.last_heartbeat_at = row.last_heartbeat_at.max(now);
+                }
                 self.keep(row);
             }
         }
@@ -235,13 +254,68 @@ impl Workers<'_> {
 
     fn keep(self, row: WorkerRow) {
         let key = (row.namespace.clone(), row.worker_id.clone());
-        let heard = AtomicI64::new(row.last_heartbeat_at.as_micros());
-        self.host
-            .inner
-            .workers
-            .known
-            .write()
-            .insert(key, Arc::new(RegisteredWorker::new(row, heard)));
+        let stored = row.last_heartbeat_at.as_micros();
+        let mut known = self.host.inner.workers.known.write();
+        let (heard, heard_here) = known.get(&key).map_or((0, 0), |earlier| {
+            (
+                earlier.heard.load(Ordering::Relaxed),
+                earlier.heard_here.load(Ordering::Relaxed),
+            )
+        });
+        let worker = RegisteredWorker::new(row, AtomicI64::new(heard.max(stored)));
+        worker.heard_here.store(heard_here, Ordering::Relaxed);
+        known.insert(key, Arc::new(worker));
+    }
+
+    /// Keeps the row of a worker that just sent a sign of life.
+    fn keep_heard(self, row: WorkerRow, now: Timestamp) {
+        let key = (row.namespace.clone(), row.worker_id.clone());
+        self.keep(row);
+        if let Some(known) = self.host.inner.workers.known.read().get(&key) {
+            known.hear(now);
+        }
+    }
+
+    /// Reads the registration of a worker again: another server changed it.
+    pub(crate) async fn reload(self, namespace: &Namespace, worker_id: &WorkerId) -> Result<()> {
+        let store = &self.host.inner.store;
+        let stored = store.get::<WorkerRow>(namespace, worker_id.as_str());
+        let Some(row) = stored.await? else {
+            let key = (namespace.clone(), worker_id.clone());
+            let removed = self.host.inner.workers.known.write().remove(&key);
+            if removed.is_some() {
+                self.host.questions().release_all(namespace, worker_id);
+            }
+            return Ok(());
+        };
+        self.keep(row.clone());
+        self.tell_matching(&row);
+        Ok(())
+    }
+
+    /// Records a sign of life that came to another server.
+    pub(crate) async fn heard_elsewhere(self, heard: &HeardWorker) -> Result<()> {
+        let known = self.known(&heard.namespace, &heard.worker_id).await?;
+        if let Some(known) = known {
+            let at = heard.heard_at.as_micros();
+            known.heard.fetch_max(at, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Tells matching what a registered worker can do now.
+    fn tell_matching(self, row: &WorkerRow) {
+        let activities = QueueKey {
+            namespace: row.namespace.clone(),
+            kind: TaskKind::Activity,
+            queue: row.task_queue.clone(),
+        };
+        self.host.inner.wakes.dispatch.worker_changed(
+            &activities,
+            &row.worker_id,
+            &Arc::new(abilities(&row.capabilities)),
+            row.max_concurrent_worker_sessions,
+        );
     }
 
     pub(crate) async fn known(
@@ -276,6 +350,9 @@ impl Workers<'_> {
         let now = self.host.now();
         (row.registered_at, row.last_heartbeat_at, row.updated_at) = (now, now, now);
         let mut taken_over = false;
+        if self.host.inner.store.shared().is_some() {
+            self.reload(&row.namespace, &row.worker_id).await?;
+        }
         if let Some(earlier) = self.known(&row.namespace, &row.worker_id).await? {
             self.check_definitions(&earlier, &row, now)?;
             taken_over = self.is_stale(&earlier, now) || is_another_process(&earlier.row, &row);
@@ -294,22 +371,11 @@ impl Workers<'_> {
                 .await?;
         }
         self.host.inner.store.put(&row, now).await?;
-        self.keep(row.clone());
-        let activities = QueueKey {
-            namespace: row.namespace.clone(),
-            kind: TaskKind::Activity,
-            queue: row.task_queue.clone(),
-        };
-        self.host.inner.wakes.dispatch.worker_changed(
-            &activities,
-            &row.worker_id,
-            &Arc::new(abilities(&row.capabilities)),
-            row.max_concurrent_worker_sessions,
-        );
+        self.keep_heard(row.clone(), now);
+        self.tell_matching(&row);
         if taken_over {
-            self.host
-                .questions()
-                .release_all(&row.namespace, &row.worker_id);
+            self.release_questions(&row.namespace, &row.worker_id)
+                .await?;
             self.release_workflow_tasks(&row.namespace, &row.worker_id)
                 .await?;
         }
@@ -390,9 +456,7 @@ impl Workers<'_> {
     pub(crate) async fn polling(self, poll: &Poll) -> Result<Arc<RegisteredWorker>> {
         let known = self.known(&poll.namespace, &poll.worker_id).await?;
         let known = known.ok_or_else(|| Error::WorkerNotRegistered(poll.worker_id.clone()))?;
-        known
-            .heard
-            .store(self.host.now().as_micros(), Ordering::Relaxed);
+        known.hear(self.host.now());
         let row = &known.row;
         if row.task_queue != poll.task_queue {
             return Err(Error::TaskQueueMismatch {
@@ -427,9 +491,11 @@ impl Workers<'_> {
             Ok::<_, Error>(Some(row))
         };
         let key = document::key::<WorkerRow>(namespace.as_str(), worker_id.as_str(), "");
-        let changed = self.host.inner.store.change(key, now, change).await?;
+        // Other servers hear of the worker by the presence of this one.
+        let store = &self.host.inner.store;
+        let changed = store.change_quietly(key, now, change).await?;
         let row = changed.ok_or_else(not_registered)?;
-        self.keep(row.clone());
+        self.keep_heard(row.clone(), now);
         Ok(self.fresh_view(row))
     }
 
@@ -447,12 +513,22 @@ impl Workers<'_> {
             .known
             .write()
             .remove(&(namespace.clone(), worker_id.clone()));
-        self.host.questions().release_all(namespace, worker_id);
+        self.release_questions(namespace, worker_id).await?;
         self.host
             .sessions()
             .orphan_all(namespace, worker_id)
             .await?;
         self.release_workflow_tasks(namespace, worker_id).await
+    }
+
+    /// Releases the questions that the worker holds, here and elsewhere.
+    async fn release_questions(self, namespace: &Namespace, worker_id: &WorkerId) -> Result<()> {
+        let questions = self.host.questions();
+        questions.release_all(namespace, worker_id);
+        if self.host.inner.store.shared().is_some() {
+            questions.release_passing(namespace, worker_id).await?;
+        }
+        Ok(())
     }
 
     /// Releases every workflow task that the worker holds to the next one; returns how many.
@@ -579,18 +655,18 @@ impl Workers<'_> {
         namespace: &Namespace,
         is_wanted: impl Fn(&RegisteredWorker) -> bool,
     ) -> Result<Vec<Arc<RegisteredWorker>>> {
-        if self.host.inner.store.is_shared() {
-            for row in self
-                .host
+        if self.host.inner.store.shared().is_some() {
+            let rows = self.host.inner.store.list::<WorkerRow>(Some(namespace));
+            let rows = rows.await?;
+            let stored: BTreeSet<WorkerId> = rows.iter().map(|row| row.worker_id.clone()).collect();
+            self.host
                 .inner
-                .store
-                .list::<WorkerRow>(Some(namespace))
-                .await?
-            {
-                let key = (row.namespace.clone(), row.worker_id.clone());
-                if !self.host.inner.workers.known.read().contains_key(&key) {
-                    self.keep(row);
-                }
+                .workers
+                .known
+                .write()
+                .retain(|(of, id), _| of != namespace || stored.contains(id));
+            for row in rows {
+                self.keep(row);
             }
         }
         let known = self.host.inner.workers.known.read();

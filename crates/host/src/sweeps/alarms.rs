@@ -12,8 +12,7 @@ use tokio::sync::Notify;
 
 use crate::Host;
 use crate::clock::Clock;
-use crate::commit::execute::Executor;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sweeps::Sweep;
 
 /// Due runs fetched at a time.
@@ -23,7 +22,13 @@ const BATCH: usize = 512;
 const CONCURRENT: usize = 64;
 
 /// Another server may set an alarm and stop before it fires. If there may be one, check this often.
-const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long due work is left to the server that took it. A server that stops meanwhile delays it by this.
+const TAKEN_SECONDS: u64 = 10;
+
+/// A run that too many callers change is tried again after this.
+const CONTENDED_SECONDS: u64 = 1;
 
 /// When to check next.
 #[derive(Default)]
@@ -83,7 +88,7 @@ impl Sweep for Alarms {
         let check = &host.inner.wakes.run_check;
         // Clearing the old time before the check means that an alarm that is set during the check is not lost.
         check.clear();
-        if let Some(at) = advance_due_runs(&host.inner.executor).await? {
+        if let Some(at) = advance_due_runs(host).await? {
             check.set_no_later_than(at);
         }
         Ok(())
@@ -92,7 +97,7 @@ impl Sweep for Alarms {
     async fn wait(&self, host: &Host) {
         let executor = &host.inner.executor;
         let look = async {
-            if executor.store.is_shared() {
+            if executor.store.shared().is_some() {
                 tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
             } else {
                 std::future::pending().await
@@ -106,27 +111,46 @@ impl Sweep for Alarms {
 }
 
 /// Advances every due run, and returns the next alarm.
-async fn advance_due_runs(executor: &Executor) -> Result<Option<Timestamp>> {
+async fn advance_due_runs(host: &Host) -> Result<Option<Timestamp>> {
+    let executor = &host.inner.executor;
     loop {
-        let now = executor.clock.now();
         let Due {
             runs: due, next, ..
-        } = executor.store.due(now, DueLimits::runs(BATCH)).await?;
+        } = host.due(DueLimits::runs(BATCH)).await?;
         if due.is_empty() {
             return Ok(next);
         }
-        let mut failed = None;
+        let (mut failed, mut is_contended) = (None, false);
         let advance = |run_id| async move { executor.execute(&run_id, &AdvanceTime).await };
         let mut advanced = futures::stream::iter(due)
             .map(advance)
             .buffer_unordered(CONCURRENT);
         while let Some(outcome) = advanced.next().await {
-            if let Err(error) = outcome {
-                failed = Some(error);
+            match outcome {
+                Ok(_) => {}
+                // Others change it now. It stays due, and must not stop the rest.
+                Err(Error::Contended) => is_contended = true,
+                Err(error) => failed = Some(error),
             }
         }
         if let Some(error) = failed {
             return Err(error);
         }
+        if is_contended {
+            let again = executor.clock.now().plus_seconds(CONTENDED_SECONDS);
+            return Ok(Some(next.map_or(again, |next| next.min(again))));
+        }
+    }
+}
+
+impl Host {
+    /// Returns what is due now. If other servers use the store too, only what none of them took, and it is taken by this one.
+    pub(crate) async fn due(&self, limits: DueLimits) -> Result<Due> {
+        let now = self.now();
+        let due = match self.inner.store.shared() {
+            Some(shared) => shared.take_due(now, limits, now.plus_seconds(TAKEN_SECONDS)),
+            None => self.inner.store.due(now, limits),
+        };
+        Ok(due.await?)
     }
 }

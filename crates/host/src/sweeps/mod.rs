@@ -1,9 +1,10 @@
-//! Background loops, a file each: changes over time of runs, sessions and workers, the outbox, and the audit. All have one shape,
+//! Background loops, a file each: changes over time of runs, sessions and workers, the outbox, the audit, and clocks. All have one shape,
 //! [`Sweep`]: a pass that does all present work, then a wait. A sweep keeps nothing that the store does not have, so one that
 //! panics is restarted.
 
 pub(crate) mod alarms;
 pub(crate) mod audit;
+pub(crate) mod clocks;
 pub(crate) mod keep_running;
 pub(crate) mod outbox;
 pub(crate) mod sessions;
@@ -12,11 +13,16 @@ pub(crate) mod workers;
 
 use std::time::Duration;
 
+use longhaul_store::Quiet;
+
 use crate::Host;
 use crate::error::Result;
 
 /// The pause after a failed pass, to spare the store.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// Failed passes. Several sweeps try again every second while the store is away.
+static FAILED: Quiet = Quiet::new();
 
 /// One background loop.
 pub(crate) trait Sweep: Default + Send + Sync + 'static {
@@ -42,6 +48,12 @@ impl Host {
         self.start_sweep::<sessions::SessionSweep>();
         self.start_sweep::<workers::WorkerSweep>();
         self.start_sweep::<windows::Windows>();
+        if self.inner.store.shared().is_some() {
+            self.keep_running("hints", Self::follow_hints);
+            self.start_sweep::<crate::cluster::looks::LookSweep>();
+            self.start_sweep::<crate::cluster::presence::PresenceSweep>();
+        }
+        self.start_sweep::<clocks::ClockSweep>();
     }
 
     fn start_sweep<S: Sweep>(&self) {
@@ -54,8 +66,13 @@ async fn run<S: Sweep>(host: Host) {
     let inner = &host.inner;
     let mut sweep = S::default();
     loop {
+        if inner.stopping.is_cancelled() {
+            return;
+        }
         if let Err(error) = sweep.pass(&host).await {
-            tracing::warn!(sweep = S::NAME, %error, "sweep failed; retrying shortly");
+            if let Some(unlogged) = FAILED.occurred() {
+                tracing::warn!(sweep = S::NAME, %error, unlogged, "sweep failed; retrying shortly");
+            }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
                 () = inner.stopping.cancelled() => return,

@@ -7,6 +7,7 @@ use longhaul_store::DueLimits;
 use crate::Host;
 use crate::error::Result;
 use crate::sweeps::Sweep;
+use crate::sweeps::alarms::SHARED_LOOK_INTERVAL;
 use crate::views::Sessions;
 
 /// Due sessions fetched at a time.
@@ -44,7 +45,17 @@ impl Sweep for SessionSweep {
 
     async fn wait(&self, host: &Host) {
         let inner = &host.inner;
-        inner.wakes.session_check.wait(&*inner.clock).await;
+        let look = async {
+            if inner.store.shared().is_some() {
+                tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
+            } else {
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            () = inner.wakes.session_check.wait(&*inner.clock) => {}
+            () = look => {}
+        }
     }
 }
 
@@ -77,9 +88,7 @@ impl Sessions<'_> {
     pub(crate) async fn sweep(self) -> Result<Option<Timestamp>> {
         self.host.inner.wakes.dispatch.look_again();
         let deadline = loop {
-            let store = &self.host.inner.store;
-            let limits = DueLimits::sessions(BATCH);
-            let due = store.due(self.host.now(), limits).await?;
+            let due = self.host.due(DueLimits::sessions(BATCH)).await?;
             let mut changed = false;
             for session in &due.sessions {
                 changed |= self

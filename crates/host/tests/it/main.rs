@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
 mod audit;
+mod cluster;
 mod definition_tasks;
 mod definitions;
 mod executions;

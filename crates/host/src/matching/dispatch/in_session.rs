@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
 use longhaul_engine::queue::PollFilter;
-use longhaul_engine::session::Session;
+use longhaul_engine::session::{Attempt, Session};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, TaskId, WorkerId};
+use longhaul_protocol::id::{Namespace, SessionId, TaskId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_store::QueueKey;
 
@@ -107,6 +107,36 @@ impl Dispatch {
     /// Returns whether something was set aside.
     pub(crate) fn has_set_aside(&self) -> bool {
         self.state.lock().sessions.has_set_aside()
+    }
+
+    /// Applies what is stored of a session that other servers use too.
+    pub(crate) fn session_read(
+        &self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+        stored: Option<&Session>,
+        attempts: Vec<Attempt>,
+    ) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        let key = (namespace.clone(), session_id.clone());
+        state.sessions.learn(&key, stored);
+        state.sessions.replace_attempts(&key, attempts);
+        state.update_eligible(&key, now);
+        state.serve_namespace(namespace, now);
+    }
+
+    /// Returns some sessions that ready tasks wait for.
+    pub(crate) fn sessions_waited_for(&self, limit: usize) -> Vec<(Namespace, SessionId)> {
+        let state = self.state.lock();
+        let waited_for = state.sessions.waited_for();
+        waited_for.take(limit).cloned().collect()
+    }
+
+    /// Returns whether matching has a copy of the session.
+    pub(crate) fn knows_session(&self, namespace: &Namespace, session_id: &SessionId) -> bool {
+        let key = (namespace.clone(), session_id.clone());
+        self.state.lock().sessions.knows(&key)
     }
 
     /// Returns the workers that hold an active session.
@@ -264,15 +294,16 @@ impl State {
     /// Hands tasks of sessions to the matching polls that have waited longest.
     fn serve(&mut self, queue: &QueueKey, now: Timestamp) {
         loop {
+            let can_serve = self
+                .queues
+                .get(queue)
+                .is_some_and(|entry| !entry.waiters.is_empty() && entry.session_queues.can_serve());
+            if !can_serve || self.admit(queue, now).is_err() {
+                return;
+            }
             let Some(entry) = self.queues.get(queue) else {
                 return;
             };
-            if entry.waiters.is_empty()
-                || !entry.session_queues.can_serve()
-                || self.leases.admit(queue, now).is_err()
-            {
-                return;
-            }
             let found = entry
                 .waiters
                 .iter()
@@ -318,7 +349,10 @@ impl State {
 
     /// Returns whether the worker may begin no further session.
     pub(super) fn is_full(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
-        self.sessions
-            .is_full(&queue.namespace, &filter.worker_id, filter.max_sessions)
+        // Sessions may end at other servers. Then the claim decides.
+        !self.is_shared
+            && self
+                .sessions
+                .is_full(&queue.namespace, &filter.worker_id, filter.max_sessions)
     }
 }

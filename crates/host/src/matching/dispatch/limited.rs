@@ -16,7 +16,7 @@ impl Dispatch {
     pub(crate) fn take_ready(&self, queue: &QueueKey, filter: &PollFilter) -> Option<ReadyTask> {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        state.leases.admit(queue, now).ok()?;
+        state.admit(queue, now).ok()?;
         let task = state.pick(queue, filter, now)?;
         state.leases.reserve(queue);
         Some(task)
@@ -147,7 +147,7 @@ impl State {
 
     /// Hands tasks of lanes to the polls that have waited longest. Workers of these tasks accept every task of their queue.
     pub(super) fn serve_lanes(&mut self, queue: &QueueKey, now: Timestamp) {
-        while self.has_waiter(queue) && self.leases.admit(queue, now).is_ok() {
+        while self.has_waiter(queue) && self.admit(queue, now).is_ok() {
             let Some(key) = self.admitted_lane(queue, now) else {
                 return;
             };

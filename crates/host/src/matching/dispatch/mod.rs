@@ -3,7 +3,7 @@
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
@@ -26,12 +26,14 @@ mod queue;
 pub(crate) mod ready_task;
 mod session_index;
 mod session_queues;
+mod shared;
 
 pub(crate) use in_session::READY_IN_SESSION_MAX;
 pub use queue::FairnessView;
 pub(crate) use ready_task::{ReadyTask, Reservation};
 
 use lanes::LaneKey;
+pub(crate) use queue::Asked;
 use queue::{Queue, QueuePlace, Waiter};
 use session_index::SessionIndex;
 use session_queues::SessionQueueKey;
@@ -49,6 +51,10 @@ pub(crate) const FETCHED_WHEN_FULL: usize = 1000;
 /// About how many bytes a queue takes in memory besides its tasks and its name.
 const QUEUE_BYTES: u64 = 2048;
 
+/// How long a task of a shared store is left to one server. Long enough for a poll to claim it; a server that stops meanwhile delays
+/// it by this.
+pub(crate) const RESERVED_SECONDS: u64 = 2;
+
 /// Queues that are idle but were used in the last minute, kept for their rates and fair shares. More are dropped early.
 const RECENT_QUEUES_MAX: usize = 10_000;
 
@@ -58,6 +64,24 @@ const TIDY_AFTER_USES: usize = 1024;
 
 /// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
 const WAITING_POLLS_MAX: usize = 50_000;
+
+/// Where the tasks of a matching come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// They are not stored.
+    Memory,
+    OwnStore,
+    SharedStore,
+}
+
+/// What became of a ready task that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// It waits here for a poll, or a poll has it.
+    Kept,
+    /// No poll waits for it here, and other servers may have one.
+    ToOthers,
+}
 
 /// Whether a task is leased for the first time since it was queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +130,10 @@ pub struct PollCaps {
 struct State {
     /// Whether tasks are copies of stored ones, which can be fetched again.
     is_stored: bool,
+    /// Whether other servers hand out the tasks of these queues too. Then a task is here only for a moment.
+    is_shared: bool,
+    /// When tasks that are here for a moment are removed.
+    expiries: BTreeSet<(Timestamp, TaskId)>,
     /// A queue that is idle and known to be empty in the store is not here.
     queues: HashMap<QueueKey, Queue>,
     /// The store may hold ready tasks of queues that are not here.
@@ -151,21 +179,34 @@ pub(crate) struct Ticket {
 }
 
 impl Dispatch {
-    /// Returns the matching of stored tasks.
+    /// Returns the matching of stored tasks of which this server has all.
     pub(crate) fn new(clock: Arc<dyn Clock>, admission: Admission, poll_caps: PollCaps) -> Self {
-        Self::build(clock, admission, poll_caps, true)
+        let leases = AdmissionCounter::new(admission);
+        Self::build(clock, leases, poll_caps, Source::OwnStore)
+    }
+
+    /// Returns the matching of stored tasks that other servers hand out too.
+    pub(crate) fn of_shared_tasks(
+        clock: Arc<dyn Clock>,
+        admission: Admission,
+        poll_caps: PollCaps,
+    ) -> Self {
+        // Leases are counted by the commits of claims.
+        let leases = AdmissionCounter::of_rates(admission);
+        Self::build(clock, leases, poll_caps, Source::SharedStore)
     }
 
     /// Returns the matching of questions, which are not stored: all of them are kept in memory.
     pub(crate) fn of_questions(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
-        Self::build(clock, Admission::default(), poll_caps, false)
+        let leases = AdmissionCounter::new(Admission::default());
+        Self::build(clock, leases, poll_caps, Source::Memory)
     }
 
     fn build(
         clock: Arc<dyn Clock>,
-        admission: Admission,
+        leases: AdmissionCounter,
         poll_caps: PollCaps,
-        is_stored: bool,
+        source: Source,
     ) -> Self {
         let window_check = Arc::<NextCheck>::default();
         Self {
@@ -173,7 +214,9 @@ impl Dispatch {
             poll_caps,
             window_check: Arc::clone(&window_check),
             state: Mutex::new(State {
-                is_stored,
+                is_stored: source != Source::Memory,
+                is_shared: source == Source::SharedStore,
+                expiries: BTreeSet::new(),
                 is_partial: false,
                 ready_bytes: 0,
                 uses: 0,
@@ -182,8 +225,8 @@ impl Dispatch {
                 waiting: 0,
                 waiting_in: HashMap::new(),
                 next_waiter: 0,
-                leases: AdmissionCounter::new(admission),
-                starts: StartCounter::default(),
+                leases,
+                starts: StartCounter::new(source == Source::SharedStore),
                 window_check,
                 sessions: SessionIndex::default(),
             }),
@@ -191,7 +234,7 @@ impl Dispatch {
     }
 
     /// Applies a committed row: a ready task is offered, any other is removed.
-    pub(crate) fn update(&self, row: &TaskRow) {
+    pub(crate) fn update(&self, row: &TaskRow) -> Offered {
         let mut state = self.state.lock();
         if row.worker_session.is_some() {
             state.note_attempt(row, self.clock.now());
@@ -206,9 +249,17 @@ impl Dispatch {
                 state.queue(&key, now).added.count(now);
             }
             state.offer(key, ReadyTask::from(row), Origin::Commit, now);
+            if state.is_shared && state.places.contains_key(&row.task_id) {
+                // A task of a session stays for a moment: its worker may be about to poll here.
+                if row.worker_session.is_none() {
+                    state.withdraw(&row.task_id);
+                }
+                return Offered::ToOthers;
+            }
         } else {
             state.withdraw(&row.task_id);
         }
+        Offered::Kept
     }
 
     /// Counts a lease that was granted for the first time or again; a renewal does not count.
@@ -293,7 +344,7 @@ impl Dispatch {
     /// Returns what withholds ready work from a poll now.
     pub(crate) fn withheld(&self, queue: &QueueKey, filter: &PollFilter) -> Option<Throttle> {
         let mut state = self.state.lock();
-        let throttle = state.leases.admit(queue, self.clock.now()).err()?;
+        let throttle = state.admit(queue, self.clock.now()).err()?;
         let is_full = state.is_full(queue, filter);
         let queue = state.queues.get(queue)?;
         queue.has(filter, is_full).then_some(throttle)
@@ -341,10 +392,10 @@ impl Dispatch {
     }
 
     /// Takes the best matching ready task, or a place in the queue of waiting polls.
-    pub(crate) fn take(&self, queue: &QueueKey, filter: &PollFilter) -> Found {
+    pub(crate) fn take(&self, queue: &QueueKey, filter: &PollFilter, asked: &Asked) -> Found {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        let throttle = state.leases.admit(queue, now).err();
+        let throttle = state.admit(queue, now).err();
         let mut withheld = None;
         match throttle {
             None => {
@@ -377,6 +428,7 @@ impl Dispatch {
         entry.waiters.push_back(Waiter {
             number,
             filter: filter.clone(),
+            asked: asked.clone(),
             hand,
         });
         let ticket = Ticket {
@@ -417,6 +469,11 @@ impl Dispatch {
     /// Removes a task that no worker may lease any more.
     pub(crate) fn withdraw(&self, task_id: &TaskId) {
         self.state.lock().withdraw(task_id);
+    }
+
+    /// Returns whether the task waits here for a poll.
+    pub(crate) fn has_task(&self, task_id: &TaskId) -> bool {
+        self.state.lock().places.contains_key(task_id)
     }
 
     /// Returns whether a poll of this worker waits.
@@ -521,6 +578,10 @@ impl State {
         if self.places.contains_key(&task.task_id) {
             return;
         }
+        if self.is_shared && origin != Origin::Question {
+            let expiry = now.plus_seconds(RESERVED_SECONDS);
+            self.expiries.insert((expiry, task.task_id.clone()));
+        }
         if task.session.is_some() {
             self.offer_in_session(&key, task, origin, now);
             return;
@@ -558,7 +619,7 @@ impl State {
 
     /// Hands out the tasks that may be leased, to the polls that have waited longest.
     fn pump(&mut self, key: &QueueKey, now: Timestamp) {
-        while self.leases.admit(key, now).is_ok() {
+        while self.admit(key, now).is_ok() {
             let waiting = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
             let handed = (0..waiting).find_map(|place| {
                 let waiter = self.queues.get(key)?.waiters.get(place)?;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use longhaul_engine::queue::{Fairness, PollFilter};
+use longhaul_engine::queue::{Fairness, PollFilter, Withheld};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskId;
 use tokio::sync::oneshot;
@@ -36,11 +36,32 @@ pub(super) struct Queue {
     pub(super) truncated: bool,
     /// The same for tasks of sessions.
     pub(super) session_queues_truncated: bool,
+    /// A cap withholds the tasks until then, or until a lease ends.
+    pub(super) withheld: Option<(Withheld, Timestamp)>,
+}
+
+/// What a poll asks for besides the tasks that it accepts.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// How many tasks it takes at once.
+    pub(crate) count: usize,
+    /// The id that its worker gave it.
+    pub(crate) request_id: Option<String>,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            count: 1,
+            request_id: None,
+        }
+    }
 }
 
 pub(super) struct Waiter {
     pub(super) number: u64,
     pub(super) filter: PollFilter,
+    pub(super) asked: Asked,
     pub(super) hand: oneshot::Sender<ReadyTask>,
 }
 

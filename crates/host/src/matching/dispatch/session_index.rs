@@ -68,6 +68,29 @@ impl SessionIndex {
         self.tidy(&key);
     }
 
+    /// Replaces the attempts of a session by those that are stored: other servers lease and end some.
+    pub(super) fn replace_attempts(&mut self, key: &SessionKey, attempts: Vec<Attempt>) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            let attempts = attempts.into_iter();
+            entry.attempts = attempts
+                .map(|attempt| (attempt.task_id.clone(), attempt))
+                .collect();
+            self.tidy(key);
+        }
+    }
+
+    /// Returns the sessions that ready tasks wait for.
+    pub(super) fn waited_for(&self) -> impl Iterator<Item = &SessionKey> {
+        let waiting = self.entries.iter();
+        waiting
+            .filter(|(_, entry)| !entry.session_queues.is_empty())
+            .map(|(key, _)| key)
+    }
+
+    pub(super) fn knows(&self, key: &SessionKey) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// Records the stored row that a refused claim found.
     pub(super) fn learn(&mut self, key: &SessionKey, session: Option<&Session>) {
         match session {

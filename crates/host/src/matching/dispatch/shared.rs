@@ -1,0 +1,204 @@
+//! Matching of tasks that other servers hand out too: what the waiting polls want, and what a look found for them.
+
+use std::collections::HashSet;
+
+use longhaul_engine::change::{Cap, CapScope, TaskRow, TaskStatus};
+use longhaul_engine::queue::{PollFilter, Withheld};
+use longhaul_protocol::Timestamp;
+use longhaul_store::{PollId, QueueKey, Wanted};
+
+use super::{Dispatch, Origin, ReadyTask, State, queue_of};
+use crate::matching::admission::Throttle;
+
+/// Tasks that are taken for one queue at once.
+const WANTED_MAX: usize = 1000;
+
+/// A queue whose leases are at their cap is tried again after this, if no hint comes earlier.
+const WITHHELD_SECONDS: u64 = 1;
+
+impl Dispatch {
+    /// Returns what the polls wait for, of these queues or of all.
+    pub(crate) fn wanted(&self, queues: Option<&HashSet<QueueKey>>) -> Vec<Wanted> {
+        let state = self.state.lock();
+        let waiting = state.queues.iter().filter(|(key, queue)| {
+            !queue.waiters.is_empty() && queues.is_none_or(|queues| queues.contains(key))
+        });
+        let wanted = waiting.map(|(key, queue)| {
+            let mut polls: Vec<(PollFilter, usize)> = Vec::new();
+            let mut left = WANTED_MAX;
+            for waiter in &queue.waiters {
+                let count = waiter.asked.count.min(left);
+                left -= count;
+                if count == 0 {
+                    break;
+                }
+                let same = polls
+                    .iter_mut()
+                    .find(|(filter, _)| is_same(filter, &waiter.filter));
+                match same {
+                    Some((_, of_all)) => *of_all += count,
+                    None => polls.push((waiter.filter.clone(), count)),
+                }
+            }
+            Wanted {
+                queue: key.clone(),
+                polls,
+            }
+        });
+        wanted.collect()
+    }
+
+    /// Returns the bounds that the lease of a task must keep.
+    pub(crate) fn caps_of_lease(&self, row: &TaskRow) -> Vec<Cap> {
+        if row.status != TaskStatus::Leased {
+            return Vec::new();
+        }
+        let (namespace, kind) = (row.namespace.clone(), row.kind);
+        let mut caps = Vec::new();
+        let mut state = self.state.lock();
+        if !state.leases.is_unlimited() {
+            let of_queue = state.leases.caps(&queue_of(row));
+            caps.extend(of_queue.max_active_leases.map(|max| Cap {
+                scope: CapScope::Queue(namespace.clone(), kind, row.queue.clone()),
+                max,
+            }));
+            caps.extend(of_queue.max_active_leases_per_namespace.map(|max| Cap {
+                scope: CapScope::Namespace(namespace.clone(), kind),
+                max,
+            }));
+        }
+        let limits = row.start_limits.filter(|limits| limits.in_progress > 0);
+        caps.extend(limits.map(|limits| Cap {
+            scope: CapScope::TaskDef(namespace, row.type_name.clone()),
+            max: limits.in_progress.into(),
+        }));
+        caps
+    }
+
+    /// Returns whether the end of this task's lease may make room under a cap.
+    pub(crate) fn has_lease_caps(&self, row: &TaskRow) -> bool {
+        let leased = TaskRow {
+            status: TaskStatus::Leased,
+            ..row.clone()
+        };
+        !self.caps_of_lease(&leased).is_empty()
+    }
+
+    /// Returns the waiting polls that have ids.
+    pub(crate) fn waiting_polls(&self) -> Vec<PollId> {
+        let state = self.state.lock();
+        let queues = state.queues.iter();
+        let polls = queues.flat_map(|(key, queue)| {
+            queue.waiters.iter().filter_map(|waiter| {
+                Some(PollId {
+                    queue: key.clone(),
+                    worker_id: waiter.filter.worker_id.clone(),
+                    request_id: waiter.asked.request_id.clone()?,
+                })
+            })
+        });
+        polls.collect()
+    }
+
+    /// Returns whether a poll waits for tasks of the queue.
+    pub(crate) fn is_waited_for(&self, queue: &QueueKey) -> bool {
+        let state = self.state.lock();
+        let queue = state.queues.get(queue);
+        queue.is_some_and(|queue| !queue.waiters.is_empty())
+    }
+
+    /// Adds tasks that a look found.
+    pub(crate) fn add_found(&self, rows: &[TaskRow]) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        for row in rows {
+            state.offer(queue_of(row), ReadyTask::from(row), Origin::Fetched, now);
+        }
+    }
+
+    /// Hands a task to the poll that leases it: another server granted it, and the reply was lost.
+    pub(crate) fn hand_again(&self, row: &TaskRow) {
+        let mut state = self.state.lock();
+        let queue = queue_of(row);
+        let Some(entry) = state.queues.get_mut(&queue) else {
+            return;
+        };
+        let place = entry.waiters.iter().position(|waiter| {
+            Some(&waiter.filter.worker_id) == row.lease_owner.as_ref()
+                && waiter.asked.request_id.is_some()
+                && waiter.asked.request_id == row.poll_request_id
+        });
+        let Some(waiter) = place.and_then(|place| entry.waiters.remove(place)) else {
+            return;
+        };
+        state.ended_waiting(&queue.namespace);
+        state.leases.reserve(&queue);
+        // If the poll ended just now, its worker polls again.
+        if waiter.hand.send(ReadyTask::from(row)).is_err() {
+            state.leases.end_reservation(&queue);
+        }
+    }
+
+    /// Removes the tasks that are left to this server no longer.
+    pub(crate) fn remove_expired(&self) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        while let Some((at, _)) = state.expiries.first()
+            && *at <= now
+            && let Some((_, task_id)) = state.expiries.pop_first()
+        {
+            state.withdraw(&task_id);
+        }
+    }
+
+    /// Withholds the tasks of a queue for a moment: a cap on leases is reached.
+    pub(crate) fn withhold(&self, queue: &QueueKey, withheld: Withheld) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        let until = now.plus_seconds(WITHHELD_SECONDS);
+        state.queue(queue, now).withheld = Some((withheld, until));
+    }
+
+    /// Tries queues again that were withheld, of one namespace or those whose time has come.
+    pub(crate) fn try_withheld(&self, namespace: Option<&longhaul_protocol::id::Namespace>) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        let queues: Vec<QueueKey> = state
+            .queues
+            .iter()
+            .filter(|(key, queue)| {
+                queue
+                    .withheld
+                    .is_some_and(|(_, until)| until <= now || namespace == Some(&key.namespace))
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for queue in queues {
+            if let Some(entry) = state.queues.get_mut(&queue) {
+                entry.withheld = None;
+            }
+            state.pump(&queue, now);
+        }
+    }
+}
+
+impl State {
+    /// Returns what withholds the tasks of a queue now.
+    pub(super) fn admit(&mut self, queue: &QueueKey, now: Timestamp) -> Result<(), Throttle> {
+        let withheld = self.queues.get(queue).and_then(|queue| queue.withheld);
+        if let Some((cap, until)) = withheld
+            && now < until
+        {
+            return Err(Throttle { cap, room_at: None });
+        }
+        self.leases.admit(queue, now)
+    }
+}
+
+/// Returns whether two polls accept the same.
+fn is_same(one: &PollFilter, other: &PollFilter) -> bool {
+    one.worker_id == other.worker_id
+        && one.build_id == other.build_id
+        && one.types == other.types
+        && one.capabilities == other.capabilities
+}

@@ -1,0 +1,214 @@
+//! Which server's poll gets which task.
+
+use std::time::Duration;
+
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::queue::PollFilter;
+use longhaul_host::Polled;
+use longhaul_host::api::RolloutChange;
+use longhaul_store::memory::Delivery;
+use longhaul_store::{Look, QueueKey, Store as _, Wanted};
+
+use super::{DELIVERIES, Servers, is_leased, servers, settle};
+use crate::setup::{leased, namespace, poll_of, register, start_of};
+
+async fn start(servers: &Servers, workflow_id: &str) {
+    let start = servers.first.workflows().start(start_of(workflow_id));
+    start.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_made_at_one_server_reaches_a_poll_at_another() {
+    for delivery in DELIVERIES {
+        let servers = servers(delivery).await;
+        let host = servers.second.clone();
+        let waiting = tokio::spawn(async move {
+            let poll = poll_of("w1", None, 60);
+            host.workflow_tasks().poll(&poll, 500).await
+        });
+        settle(&servers).await;
+        start(&servers, "order-1").await;
+        settle(&servers).await;
+        let task = leased(waiting.await.unwrap());
+        assert_eq!(
+            task.claim.spec.workflow_id.as_str(),
+            "order-1",
+            "{delivery:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_does_not_wait_finds_the_task_of_another_server() {
+    let servers = servers(Delivery::Never).await;
+    start(&servers, "order-1").await;
+    let poll = poll_of("w1", None, 0);
+    let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
+    assert!(is_leased(&polled));
+    let again = servers.second.workflow_tasks().poll(&poll, 500).await;
+    assert!(!is_leased(&again), "there was one task");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_task_goes_to_one_poll_of_all_servers() {
+    for delivery in DELIVERIES {
+        let servers = servers(delivery).await;
+        let mut polls = Vec::new();
+        for host in [&servers.first, &servers.second] {
+            for _ in 0..10 {
+                let host = host.clone();
+                polls.push(tokio::spawn(async move {
+                    let poll = poll_of("w1", None, 60);
+                    leased(host.workflow_tasks().poll(&poll, 500).await)
+                }));
+            }
+        }
+        settle(&servers).await;
+        for number in 0..20 {
+            start(&servers, &format!("order-{number}")).await;
+        }
+        settle(&servers).await;
+        let mut seen = std::collections::BTreeSet::new();
+        for poll in polls {
+            let task = poll.await.unwrap();
+            assert_eq!(task.claim.attempt, 1);
+            assert!(seen.insert(task.claim.task_id), "{delivery:?}");
+        }
+        assert_eq!(seen.len(), 20);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_is_repeated_at_another_server_gets_the_same_lease() {
+    let servers = servers(Delivery::Never).await;
+    start(&servers, "order-1").await;
+    start(&servers, "order-2").await;
+    let poll = poll_of("w1", Some("p1"), 30);
+    let first = leased(servers.first.workflow_tasks().poll(&poll, 500).await);
+    let again = leased(servers.second.workflow_tasks().poll(&poll, 500).await);
+    assert_eq!(first.claim.task_id, again.claim.task_id);
+    assert_eq!(first.claim.attempt, again.claim.attempt);
+    assert_eq!(first.claim.lease_expires_at, again.claim.lease_expires_at);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_waits_at_two_servers_gets_one_task() {
+    for delivery in DELIVERIES {
+        let servers = servers(delivery).await;
+        let poll = |host: &longhaul_host::Host| {
+            let host = host.clone();
+            tokio::spawn(async move {
+                let poll = poll_of("w1", Some("p1"), 60);
+                leased(host.workflow_tasks().poll(&poll, 500).await)
+            })
+        };
+        let (one, other) = (poll(&servers.first), poll(&servers.second));
+        settle(&servers).await;
+        start(&servers, "order-1").await;
+        settle(&servers).await;
+        let (one, other) = (one.await.unwrap(), other.await.unwrap());
+        assert_eq!(one.claim.task_id, other.claim.task_id, "{delivery:?}");
+        assert_eq!(one.claim.attempt, other.claim.attempt);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_a_stopped_server_took_goes_to_another_after_a_moment() {
+    let servers = servers(Delivery::Never).await;
+    start(&servers, "order-1").await;
+    let lost = servers.cluster.server();
+    let now = servers.first.now();
+    let look = Look {
+        now,
+        reserved_until: now.plus_seconds(2),
+        queues: vec![Wanted {
+            queue: QueueKey {
+                namespace: namespace(),
+                kind: TaskKind::Workflow,
+                queue: "q".into(),
+            },
+            polls: vec![(PollFilter::any("w1".into()), 1)],
+        }],
+        polls: Vec::new(),
+        runs: Vec::new(),
+    };
+    let taken = lost.shared().unwrap().look(&look).await.unwrap();
+    assert_eq!(taken.tasks.len(), 1);
+    let poll = poll_of("w1", None, 0);
+    let other = servers.second.workflow_tasks().poll(&poll, 500).await;
+    assert!(!is_leased(&other), "it is left to the server that took it");
+    let host = servers.second.clone();
+    let waiting = tokio::spawn(async move {
+        let poll = poll_of("w1", None, 600);
+        host.workflow_tasks().poll(&poll, 500).await
+    });
+    for _ in 0..10 {
+        settle(&servers).await;
+        servers.clock.advance_seconds(1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(is_leased(&waiting.await.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_reaches_the_polls_of_every_server() {
+    for delivery in DELIVERIES {
+        let servers = servers(delivery).await;
+        register(&servers.second, "w2").await;
+        let host = servers.second.clone();
+        let waiting = tokio::spawn(async move {
+            let poll = poll_of("w2", None, 60);
+            host.workflow_tasks().poll(&poll, 500).await
+        });
+        settle(&servers).await;
+        let drained = servers
+            .first
+            .rollouts()
+            .change(&namespace(), &"q".into(), None, RolloutChange::Drain)
+            .await
+            .unwrap();
+        assert!(drained.is_ok());
+        settle(&servers).await;
+        let refused = waiting.await.unwrap();
+        let reason = refused.err().map(|error| error.reason());
+        assert_eq!(
+            reason,
+            Some(longhaul_protocol::Reason::WorkerDraining),
+            "{delivery:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_poll_reads_nothing_of_its_own() {
+    // Many polls wait; the looks of their server do not become more for it.
+    let servers = servers(Delivery::AtOnce).await;
+    let looks = |host: &longhaul_host::Host| {
+        let mut registry = prometheus_client::registry::Registry::default();
+        host.metrics().register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("longhaul_looks_total"));
+        line.and_then(|line| line.split(' ').nth(1))
+            .and_then(|count| count.parse::<u64>().ok())
+            .unwrap()
+    };
+    let mut polls = Vec::new();
+    for _ in 0..200 {
+        let host = servers.second.clone();
+        polls.push(tokio::spawn(async move {
+            let poll = poll_of("w1", None, 10);
+            host.workflow_tasks().poll(&poll, 500).await
+        }));
+    }
+    settle(&servers).await;
+    let before = looks(&servers.second);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let during = looks(&servers.second) - before;
+    assert!((4..=6).contains(&during), "{during} looks in five seconds");
+    for poll in polls {
+        assert!(matches!(poll.await.unwrap(), Ok(Polled::Empty)));
+    }
+}
