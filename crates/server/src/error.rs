@@ -99,7 +99,11 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             .with("limit", *limit)
             .with("retryable", true)
             .with("retry_after_seconds", 1),
-        Error::TooManyPolls | Error::Contended | Error::Unavailable | Error::Stopping => {
+        Error::CapReached(_)
+        | Error::TooManyPolls
+        | Error::Contended
+        | Error::Unavailable
+        | Error::Stopping => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
         Error::Damaged => refusal.with("retryable", false),
@@ -140,6 +144,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::BuildIdMismatch { .. }
         | Error::WorkerDraining(_)
         | Error::TaskQueueDraining(_)
+        | Error::CapReached(_)
         | Error::CompatibilityBlocked { .. } => StatusCode::CONFLICT,
         Error::Query(refusal) => query_refusal::status(refusal),
         Error::Conductor(refusal) => conductor_status(refusal),

@@ -35,6 +35,7 @@ mod views;
 mod worker;
 
 use auth::Auth;
+use control::system::health;
 use heavy::Heavy;
 use hosts::{Hosts, HostsLayer};
 pub use routes::Route;
@@ -213,7 +214,9 @@ async fn not_found(State(app): State<App>, request: Request<Body>) -> Response {
 /// Routes with the names that probes and scrapers expect.
 fn outside_api() -> Routes {
     Routes::default()
-        .route("/health", get(control::system::health::health))
+        .route("/health", get(health::health))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::render))
 }
 

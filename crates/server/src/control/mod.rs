@@ -42,7 +42,7 @@ use envelope::{
 };
 use messages::{commands, queries, streams, updates};
 use origin::Origin;
-use system::{health, operator_metrics};
+use system::{health, operator_metrics, servers};
 use task_queues::{build_ids, deployments};
 use workers::session_list;
 
@@ -118,6 +118,7 @@ pub(crate) fn routes() -> Routes {
             "/system/operator-metrics",
             get(ADMIN, operator_metrics::read),
         )
+        .route("/system/servers", get(OPERATOR, servers::list))
         .route("/task-queues", get(OPERATOR, task_queues::list))
         .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))
         .route(

@@ -140,6 +140,7 @@ fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
                 .with("task_queue", poll.task_queue.as_str());
         }
         Error::Rejected(_)
+        | Error::CapReached(_)
         | Error::TaskQueueDraining(_)
         | Error::CompatibilityBlocked { .. }
         | Error::RequestRateExhausted { .. }

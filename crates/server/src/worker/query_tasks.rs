@@ -105,7 +105,8 @@ pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
     let repeated = call
         .host()
         .queries()
-        .complete(&holder, QueryResult { shown, envelope })?;
+        .complete(&holder, QueryResult { shown, envelope })
+        .await?;
     Ok(accepted(&holder, "completed", repeated))
 }
 
@@ -113,7 +114,7 @@ pub(super) async fn fail(call: Call) -> Result<Reply, Refusal> {
     let holder = read_holder(&call, "query_task_attempt");
     let failure = read_failure(&call.body, "The worker could not answer the query.");
     let failure = call.body.finish(failure)?;
-    let repeated = call.host().queries().fail(&holder, failure)?;
+    let repeated = call.host().queries().fail(&holder, failure).await?;
     Ok(accepted(&holder, "failed", repeated))
 }
 
@@ -141,7 +142,7 @@ pub(super) fn read_failure(body: &Body, message: &str) -> Result<QuestionFailure
 
 pub(super) async fn status(call: Call) -> Result<Reply, Refusal> {
     let holder = holder_in_url(&call)?;
-    let held = call.host().queries().status(&holder)?;
+    let held = call.host().queries().status(&holder).await?;
     let reason = held
         .refusal
         .as_ref()

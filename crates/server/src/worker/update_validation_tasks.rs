@@ -27,7 +27,7 @@ pub(super) fn task_json(task: &LeasedQuestion) -> String {
 pub(super) async fn approve(call: Call) -> Result<Reply, Refusal> {
     let holder = read_holder(&call, "update_validation_attempt");
     call.body.check()?;
-    let repeated = call.host().validations().approve(&holder)?;
+    let repeated = call.host().validations().approve(&holder).await?;
     Ok(accepted(&holder, "approved", repeated))
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn reject(call: Call) -> Result<Reply, Refusal> {
     let holder = read_holder(&call, "update_validation_attempt");
     let failure = read_failure(&call.body, "The validator refused the update.");
     let failure = call.body.finish(failure)?;
-    let repeated = call.host().validations().reject(&holder, failure)?;
+    let repeated = call.host().validations().reject(&holder, failure).await?;
     Ok(accepted(&holder, "rejected", repeated))
 }
 

@@ -8,4 +8,5 @@ mod connections;
 mod control;
 mod large;
 mod support;
+mod tokens;
 mod worker;

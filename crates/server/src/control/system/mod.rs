@@ -1,4 +1,5 @@
-//! The server itself: its health, and a namespace in numbers.
+//! The server itself: its health, the other servers, and a namespace in numbers.
 
 pub(crate) mod health;
 pub(super) mod operator_metrics;
+pub(super) mod servers;

@@ -3,6 +3,7 @@
 mod discovery;
 mod messages;
 mod namespaces;
+mod probes;
 mod requests;
 mod search_attributes;
 mod task_queues;

@@ -102,11 +102,23 @@ impl Server {
 
     /// A call on the control plane; `path` begins after `/api`.
     pub(crate) fn call(&self, method: Method, path: &str) -> Call<'_> {
-        let builder = Request::builder().method(method).uri(format!("/api{path}"));
+        let version = Some(("x-durable-workflow-control-plane-version", "2"));
+        Call {
+            version,
+            ..self.request(method, &format!("/api{path}"))
+        }
+    }
+
+    /// A call of a probe or a scraper: any path, and no header.
+    pub(crate) fn probe(&self, path: &str) -> Call<'_> {
+        self.request(Method::GET, path)
+    }
+
+    fn request(&self, method: Method, path: &str) -> Call<'_> {
         Call {
             server: self,
-            builder,
-            version: Some(("x-durable-workflow-control-plane-version", "2")),
+            builder: Request::builder().method(method).uri(path),
+            version: None,
             body: Body::empty(),
             is_worker: false,
         }

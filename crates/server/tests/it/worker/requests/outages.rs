@@ -164,6 +164,8 @@ async fn a_bug_is_an_internal_error_in_the_workers_envelope() {
     let (server, store) = server().await;
     server.start("wf").await;
     let task = server.worker("w").workflow_task().await;
+    // A poll that finds nothing does not use the store.
+    server.start("another").await;
     store.set(PANICS);
     for call in [
         report(&server, &task, "heartbeat", json!({})),
@@ -174,7 +176,7 @@ async fn a_bug_is_an_internal_error_in_the_workers_envelope() {
             json!({"next_history_page_token": "MA=="}),
         ),
         complete(&server, &task, json!([{"type": "complete_workflow"}])),
-        server.worker("w").poll("activity", json!({})),
+        server.worker("w").poll("workflow", json!({})),
     ] {
         let body = call.refused(500, "internal_error").await;
         assert!(body["error_id"].is_string(), "the id is in the log too");

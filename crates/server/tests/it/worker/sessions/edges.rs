@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_store::Store;
-use longhaul_store::memory::Memory;
+use longhaul_store::memory::{Cluster, Memory};
 use serde_json::{Value, json};
 
 use super::{
@@ -122,11 +122,8 @@ async fn a_restart_changes_nothing() {
 
 #[tokio::test]
 async fn two_servers_agree_on_a_stored_session() {
-    let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let open = || async {
-        let store = Arc::clone(&store);
-        Server::on_store(store).await
-    };
+    let cluster = Cluster::default();
+    let open = || async { Server::on_store(Arc::new(cluster.server())).await };
     let (left, right) = (open().await, open().await);
     register(&left, "a", json!({})).await;
     register(&right, "b", json!({})).await;
