@@ -1,6 +1,5 @@
 //! Settings of `serve`. A flag has precedence over the environment, the environment over the file, the file over the default.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -9,27 +8,28 @@ use clap::Args;
 use longhaul_host::QuestionLimits;
 use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX};
 use longhaul_server::auth::ConductorKey;
-use longhaul_store::postgres;
+use longhaul_store::StoreAddress;
 use serde::Deserialize;
 
 use crate::logs;
 
 mod conductor_keys;
 mod connections;
+#[cfg(test)]
+mod deployment;
 mod limits;
 mod scripts;
+mod store;
 mod tls;
 mod tokens;
 
 pub(crate) use limits::Limits;
+pub(crate) use store::{StoreArgs, parse_place};
 pub(crate) use tls::Certificate;
 pub(crate) use tokens::Tokens;
 
 /// Loopback, so that a first start does not expose the server.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
-
-/// In the directory where the server is started.
-const DATA_DEFAULT: &str = "./longhaul-data";
 
 /// The migration library logs every step on an empty database. Operators do not need that.
 const LOG_DEFAULT: &str = "info,refinery_core=warn";
@@ -37,35 +37,14 @@ const LOG_DEFAULT: &str = "info,refinery_core=warn";
 /// An hour. No client keeps a connection open longer to wait for a query.
 const QUESTION_SECONDS_MAX: u64 = 3600;
 
-/// Name of the database inside the data directory.
-const DATABASE: &str = "longhaul.db";
-
 #[derive(Args, Default)]
 pub(crate) struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:8080]; port 0 selects a free port
     #[arg(long, env = "LONGHAUL_LISTEN", value_name = "ADDR")]
     listen: Option<String>,
 
-    /// Directory for the embedded store [default: ./longhaul-data]
-    #[arg(long, env = "LONGHAUL_DATA", value_name = "DIR")]
-    data: Option<PathBuf>,
-
-    /// The store: sqlite:PATH or postgres://user:password@host/database [default: a file in the data directory]
-    #[arg(
-        long,
-        env = "LONGHAUL_STORE",
-        value_name = "URL",
-        hide_env_values = true
-    )]
-    store: Option<String>,
-
-    /// Connections to PostgreSQL for reading [default: 16]; two more write
-    #[arg(long, env = "LONGHAUL_STORE_CONNECTIONS", value_name = "N")]
-    store_connections: Option<usize>,
-
-    /// TOML file with the same settings (listen, data, store, token, …)
-    #[arg(long, env = "LONGHAUL_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Serve a non-loopback address without any credential
     #[arg(long)]
@@ -278,7 +257,10 @@ impl ServeArgs {
     pub(crate) fn for_demo(listen: SocketAddr, data: PathBuf) -> Self {
         Self {
             listen: Some(listen.to_string()),
-            data: Some(data),
+            store: StoreArgs {
+                data: Some(data),
+                ..StoreArgs::default()
+            },
             // Tasks of the examples fail on purpose; their workers would log that as errors.
             log: Some("info,longhaul_conductor_sdk=off".to_owned()),
             ..Self::default()
@@ -286,12 +268,8 @@ impl ServeArgs {
     }
 
     pub(crate) fn settle(&self) -> Result<Settings> {
-        let file = self
-            .config
-            .as_deref()
-            .map(read_file)
-            .transpose()?
-            .unwrap_or_default();
+        let file = self.store.file()?;
+        let store = self.store.settle(&file)?;
         let questions = self.questions(&file)?;
         let certificate = self.tls.settle(&file)?;
         let connections = self.connections.settle(&file)?;
@@ -307,13 +285,6 @@ impl ServeArgs {
             .or(file.listen)
             .unwrap_or_else(|| LISTEN_DEFAULT.to_owned());
         let listen = parse_listen(&listen)?;
-        let data = self
-            .data
-            .clone()
-            .or(file.data)
-            .unwrap_or_else(|| PathBuf::from(DATA_DEFAULT));
-        let store = self.store.clone().or(file.store);
-        let connections_max = self.store_connections.or(file.store_connections);
         let pick = |flag: &Option<String>, file: Option<String>| {
             flag.clone().or(file).filter(|token| !token.is_empty())
         };
@@ -356,7 +327,7 @@ impl ServeArgs {
             connections,
             scripts,
             listen,
-            store: store_address(store.as_deref(), &data, connections_max)?,
+            store,
             tokens,
             conductor_keys,
             server_id: self
@@ -465,47 +436,6 @@ fn check_hosts(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Where the data is.
-#[derive(Clone, Debug)]
-pub(crate) enum StoreAddress {
-    /// A file of this machine.
-    Sqlite(PathBuf),
-    /// A database that several servers may use.
-    Postgres(Box<postgres::Options>),
-}
-
-impl fmt::Display for StoreAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => path.display().fmt(f),
-            // Without the password.
-            Self::Postgres(options) => options.fmt(f),
-        }
-    }
-}
-
-fn store_address(
-    store: Option<&str>,
-    data: &Path,
-    connections_max: Option<usize>,
-) -> Result<StoreAddress> {
-    let Some(url) = store else {
-        return Ok(StoreAddress::Sqlite(data.join(DATABASE)));
-    };
-    if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-        let mut options = postgres::Options::parse(url).context("--store")?;
-        if let Some(most) = connections_max {
-            options = options.with_connections_max(most.max(1));
-        }
-        return Ok(StoreAddress::Postgres(Box::new(options)));
-    }
-    match url.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(StoreAddress::Sqlite(PathBuf::from(path))),
-        Some(_) => bail!("sqlite: needs a path, as in sqlite:/var/lib/longhaul/longhaul.db"),
-        None => bail!("`{url}` is not a store; write sqlite:PATH or postgres://user@host/database"),
-    }
-}
-
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
@@ -518,6 +448,7 @@ fn host_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::store::store_address;
     use super::*;
 
     fn args(listen: &str) -> ServeArgs {
@@ -564,13 +495,20 @@ mod tests {
         assert!(args("127.0.0.1:1").settle().is_ok());
     }
 
+    fn configured_by(file: &Path) -> StoreArgs {
+        StoreArgs {
+            config: Some(file.to_owned()),
+            ..StoreArgs::default()
+        }
+    }
+
     #[test]
     fn a_flag_precedes_the_file_and_a_misspelt_key_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("longhaul.toml");
         std::fs::write(&file, "listen = \"127.0.0.1:7\"\ndata = \"elsewhere\"\n").unwrap();
         let from_file = ServeArgs {
-            config: Some(file.clone()),
+            store: configured_by(&file),
             ..ServeArgs::default()
         }
         .settle()
@@ -581,7 +519,7 @@ mod tests {
         };
         assert!(path.starts_with("elsewhere"));
         let from_flag = ServeArgs {
-            config: Some(file.clone()),
+            store: configured_by(&file),
             ..args("127.0.0.1:8")
         }
         .settle()
@@ -590,7 +528,7 @@ mod tests {
         std::fs::write(&file, "lisen = \"127.0.0.1:7\"\n").unwrap();
         assert!(
             ServeArgs {
-                config: Some(file),
+                store: configured_by(&file),
                 ..ServeArgs::default()
             }
             .settle()

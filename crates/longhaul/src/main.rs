@@ -14,6 +14,7 @@ mod replay;
 mod runtime;
 mod serve;
 mod signals;
+mod store;
 
 /// Requests make many short-lived allocations on several threads. The system's allocator used a tenth of the time for them.
 #[global_allocator]
@@ -35,6 +36,9 @@ enum Command {
     Demo(demo::Args),
     /// Replay exported histories with the example workflows, or check that they are valid.
     Replay(replay::Args),
+    /// Check the data of a server, or copy it to another store.
+    #[command(subcommand)]
+    Store(store::Command),
     /// Measure workflows per second and latencies, compared with an echo server and the disk.
     Bench(bench::Args),
 }
@@ -46,13 +50,19 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Store(command) => return store::run(&command),
     };
+    ended(outcome.map(|()| ExitCode::SUCCESS), ExitCode::FAILURE)
+}
+
+/// Returns the code of the process, after writing why it failed.
+fn ended(outcome: anyhow::Result<ExitCode>, failed: ExitCode) -> ExitCode {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // The error chain names the step and the cause. A stack trace would add nothing.
             output::complain(format!("longhaul: {error:#}"));
-            ExitCode::FAILURE
+            failed
         }
     }
 }

@@ -10,13 +10,13 @@ use longhaul_server::auth::Auth;
 use longhaul_server::connections;
 use longhaul_server::hosts::Hosts;
 use longhaul_server::{App, Options};
-use longhaul_store::Store;
 use longhaul_store::postgres::Postgres;
 use longhaul_store::sqlite::Sqlite;
+use longhaul_store::{Store, StoreAddress};
 use longhaul_system::Scripts;
 use tokio::net::TcpListener;
 
-use crate::config::{ServeArgs, Settings, StoreAddress};
+use crate::config::{ServeArgs, Settings};
 use crate::logs;
 use crate::output::{self, say};
 
@@ -69,6 +69,7 @@ pub(crate) async fn serve(
     }
     config.questions = settings.questions.clone();
     config.evaluator = Evaluator(Arc::new(Scripts::new(settings.scripts.clone())));
+    config.server_name = Some(settings.server_id.clone());
     let host = Host::start(store, config)
         .await
         .context("the stored state could not be recovered")?;

@@ -103,11 +103,14 @@ fn system(list: &mut Samples, world: &World) {
     let name = format!("space-{}", world.number);
     let attribute = format!("Attribute{}", world.number);
     list.get("/health", &[]);
+    list.get("/livez", &[]);
+    list.get("/readyz", &[]);
     list.get("/metrics", &[]);
     list.get("/api/health", &[]);
     list.get("/api/ready", &[]);
     list.get("/api/cluster/info", &[]);
     list.get("/api/system/operator-metrics", &[]);
+    list.get("/api/system/servers", &[]);
     list.get("/api/namespaces", &[]);
     list.get("/api/namespaces/{name}", &["default"]);
     list.post(

@@ -4,6 +4,7 @@
 //! programs that work until the test ends, `examples` the published Rust examples.
 
 mod background;
+mod balancer;
 mod control;
 mod examples;
 mod node;
@@ -22,11 +23,13 @@ use crate::binary::longhaul;
 use crate::server_process::{show_logs, spawn};
 pub(crate) use crate::waiting::{DEADLINE, eventually};
 pub(crate) use background::Background;
+pub(crate) use balancer::Balancer;
 pub(crate) use control::{Control, History};
 pub(crate) use examples::Example;
 pub(crate) use node::{run_documented_node, run_node};
 pub(crate) use python::{
-    PythonWorker, run_conductor, run_conductor_at, run_documented, run_python, run_python_on,
+    PythonWorker, run_at, run_conductor, run_conductor_at, run_documented, run_python,
+    run_python_on,
 };
 
 /// What a program of a client sees of the environment of the test.
@@ -112,6 +115,13 @@ impl Server {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+        let id = self.child.id().expect("the server runs");
+        let process = nix::unistd::Pid::from_raw(i32::try_from(id).expect("a process id"));
+        nix::sys::signal::kill(process, signal).expect("the signal is sent");
     }
 
     /// Kills the server with SIGKILL: nothing is flushed, and workers get no notice.

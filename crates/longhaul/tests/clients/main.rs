@@ -19,6 +19,7 @@ mod server_process;
 #[path = "../support/waiting.rs"]
 mod waiting;
 
+mod cluster;
 mod conductor_js;
 mod conductor_keys;
 mod conductor_python;

@@ -16,4 +16,5 @@ mod disk;
 mod hosts;
 mod output;
 mod serve;
+mod store;
 mod tls;
