@@ -1,5 +1,5 @@
 //! What several servers on one store need besides its rows: hints about each other's commits, and a way to share out work. Nothing
-//! here decides: a lost hint costs time, and two servers that take the same work are told apart by the version of its run.
+//! here decides. A lost hint costs time. If two servers take the same work, the version of its run accepts one commit.
 
 pub mod hints;
 

@@ -162,8 +162,8 @@ pub(super) fn refuse_other_schema(connection: &Connection, path: &Path) -> Resul
         return Ok(());
     }
     Err(Error::Settings(format!(
-        "{} has schema {stored}, and this release has {known}: check it with the release that wrote it, or start a server of this \
-         release on it first",
+        "{} has schema {stored}, and this release has {known}: if an earlier release wrote it, start a server of this release on it \
+         first; if a newer one did, check it with that",
         path.display()
     )))
 }
