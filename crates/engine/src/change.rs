@@ -131,31 +131,72 @@ impl RunChange {
 
     /// Returns the run after this change. `before` is the run it was decided on, or `None` for a new run.
     pub fn apply(&self, before: Option<Run>) -> Run {
-        let mut run = before.unwrap_or_else(|| {
+        let before = before.unwrap_or_else(|| {
             let (spec, core) = (Arc::clone(&self.spec), self.core.clone());
             Run::new(0, spec, core, std::collections::BTreeMap::new())
         });
-        run.version = self.version();
-        run.core = self.core.clone();
-        let mut removed = Vec::new();
+        self.apply_to(before).0
+    }
+
+    /// Returns the run after this change, and what the change replaced.
+    pub fn apply_to(&self, mut run: Run) -> (Run, Replaced) {
+        let mut parts = Vec::with_capacity(self.parts.len());
         for (key, part) in &self.parts {
-            match part {
+            let before = match part {
                 Some(part) => {
                     if let Some(task) = part.as_task() {
                         run.index.add(task);
                     }
-                    run.parts.insert(*key, part.clone());
+                    run.parts.insert(*key, part.clone())
                 }
-                None => removed.extend(run.parts.remove(key)),
-            }
+                None => run.parts.remove(key),
+            };
+            parts.push((*key, before));
         }
+        let replaced = Replaced {
+            version: std::mem::replace(&mut run.version, self.version()),
+            core: std::mem::replace(&mut run.core, self.core.clone()),
+            parts,
+        };
         // A task that was filed is still there under another key; a deleted one is not.
-        for task in removed.iter().filter_map(Part::as_task) {
-            if run.task(task.seq).is_none() {
+        for (key, before) in &replaced.parts {
+            let is_removed = !run.parts.contains_key(key);
+            if let Some(task) = before
+                .as_ref()
+                .filter(|_| is_removed)
+                .and_then(Part::as_task)
+                && run.task(task.seq).is_none()
+            {
                 run.index.remove(task);
             }
         }
-        run
+        (run, replaced)
+    }
+}
+
+/// What a change replaced in a run.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    version: u64,
+    core: Core,
+    /// `None` if the change added the part.
+    parts: Vec<(PartKey, Option<Part>)>,
+}
+
+impl Replaced {
+    /// Returns the run before the change.
+    pub fn restore(self, run: Run) -> Run {
+        let Run {
+            spec, mut parts, ..
+        } = run;
+        // Backwards: a change may write a part twice.
+        for (key, before) in self.parts.into_iter().rev() {
+            match before {
+                Some(part) => parts.insert(key, part),
+                None => parts.remove(&key),
+            };
+        }
+        Run::new(self.version, spec, self.core, parts)
     }
 }
 

@@ -342,6 +342,7 @@ impl Host {
         set(&metrics.queues_in_memory, queues as u64);
         set(&metrics.ready_tasks_in_memory, tasks as u64);
         *metrics.clock_skew.lock() = self.inner.skew.newest();
+        *metrics.store.lock() = self.inner.store.stats();
         Arc::clone(metrics)
     }
 

@@ -6,9 +6,10 @@ use crate::clock::skew::ClockSkew;
 use crate::operations::activity_counts::Totals;
 use longhaul_engine::RunChange;
 use longhaul_engine::run::state::Program;
+use longhaul_store::Stats;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
@@ -55,6 +56,7 @@ pub struct Metrics {
     hint_delay_micros: Counter<u64, AtomicU64>,
     /// `None` if the store has no clock of its own.
     pub(crate) clock_skew: Mutex<Option<ClockSkew>>,
+    pub(crate) store: Mutex<Stats>,
 }
 
 impl Metrics {
@@ -167,6 +169,8 @@ impl Metrics {
                 ConstGauge::new(skew.ahead_ms() as f64 / 1000.0),
             );
         }
+        let stats = *self.store.lock();
+        register_store(&stats, registry.sub_registry_with_prefix("store"));
     }
 
     pub(crate) fn session(&self, what: &'static str) {
@@ -218,4 +222,71 @@ impl Metrics {
         };
         self.polls.get_or_create(&ending).inc();
     }
+}
+
+/// Registers the counters of the store.
+fn register_store(stats: &Stats, registry: &mut Registry) {
+    let counters = [
+        ("commits", "Commits that are durable", stats.writes),
+        (
+            "conflicts",
+            "Commits refused because another one came first",
+            stats.refused,
+        ),
+        (
+            "failed_commits",
+            "Commits that failed for another reason",
+            stats.failed,
+        ),
+        (
+            "batches",
+            "Transactions, each of all commits that waited",
+            stats.batches,
+        ),
+        (
+            "batch_microseconds",
+            "Time from taking a batch until it was durable, added up",
+            stats.batch_nanos / 1000,
+        ),
+    ];
+    for (name, help, value) in counters {
+        registry.register(name, help, ConstCounter::new(value));
+    }
+    registry.register(
+        "commits_waiting",
+        "Commits that wait for a writer now",
+        ConstGauge::new(gauge(stats.waiting)),
+    );
+    let Some(remote) = stats.remote else {
+        return;
+    };
+    registry.register(
+        "statements",
+        "Statements sent to the database, BEGIN and COMMIT included",
+        ConstCounter::new(remote.statements),
+    );
+    let gauges = [
+        (
+            "connections",
+            "Connections for reading that are open now",
+            remote.connections,
+        ),
+        (
+            "connections_idle",
+            "Connections for reading that no reader uses now",
+            remote.connections_idle,
+        ),
+        (
+            "readers_waiting",
+            "Readers that wait for a connection now",
+            remote.readers_waiting,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        registry.register(name, help, ConstGauge::new(gauge(value)));
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
+use longhaul_store::{StoreAddress, postgres};
 
 mod baseline;
 mod client;
+mod cluster;
 mod conductor;
 mod dispatch;
 mod load;
@@ -48,6 +50,14 @@ pub(crate) struct Args {
     /// Measure this server instead of one in this process, such as http://127.0.0.1:8080
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+
+    /// Measure servers on new databases beside this one: postgres://user:password@host/database
+    #[arg(long, value_name = "URL", conflicts_with = "url")]
+    store: Option<String>,
+
+    /// Servers on that database
+    #[arg(long, value_name = "N", requires = "store", value_parser = clap::value_parser!(u64).range(1..=16))]
+    servers: Option<u64>,
 
     /// Token for that server
     #[arg(
@@ -113,6 +123,8 @@ pub(crate) enum Scenario {
     Conductor,
     /// The Rust SDK for Conductor: delivery, tasks per second, requests per task, cost of a worker process
     ConductorSdk,
+    /// Servers on one PostgreSQL beside pgbench and SQLite; needs --store
+    Cluster,
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -149,6 +161,7 @@ async fn measure_all(args: &Args) -> Result<Report> {
         args.data.as_deref(),
         args.url.as_deref(),
         args.token.as_deref(),
+        database(args)?,
     )?;
     let mut report = Report::new(&home);
 
@@ -209,8 +222,33 @@ async fn measure_all(args: &Args) -> Result<Report> {
         report.long_run =
             Some(long_run::measure(&home, args.seconds, args.events, &progress).await?);
     }
+    if wants(Scenario::Cluster) {
+        if home.database().is_some() {
+            report.cluster = Some(cluster::measure(&home, args, &progress).await?);
+        } else if !args.scenarios.is_empty() {
+            bail!("the cluster scenario needs a database: --store postgres://user@host/database");
+        }
+    }
     progress.clear();
     Ok(report)
+}
+
+/// Servers of the cluster scenario unless set.
+const SERVERS_DEFAULT: u64 = 3;
+
+/// Returns the address of the database and the number of servers on it. Other scenarios than `cluster` have one server unless the
+/// number is set.
+fn database(args: &Args) -> Result<Option<(postgres::Options, usize)>> {
+    let Some(url) = &args.store else {
+        return Ok(None);
+    };
+    let StoreAddress::Postgres(options) = crate::config::parse_place(url)? else {
+        bail!("--store takes the address of a PostgreSQL database; without it, SQLite is measured");
+    };
+    let is_cluster = args.scenarios == [Scenario::Cluster];
+    let default = if is_cluster { SERVERS_DEFAULT } else { 1 };
+    let servers = usize::try_from(args.servers.unwrap_or(default)).unwrap_or(1);
+    Ok(Some((*options, servers)))
 }
 
 async fn echo(args: &Args, progress: &Progress) -> Result<baseline::Echo> {
@@ -224,7 +262,9 @@ fn check_descriptors(args: &Args) -> Result<()> {
     let Some(limit) = crate::descriptors::limit() else {
         return Ok(());
     };
-    let mut connections = load::CONNECTIONS_PER_WORKFLOW * args.in_flight;
+    let servers = args.servers.unwrap_or(SERVERS_DEFAULT);
+    let servers = args.store.as_ref().map_or(1, |_| servers);
+    let mut connections = load::CONNECTIONS_PER_WORKFLOW * args.in_flight * servers;
     if args.scenarios.is_empty() || args.scenarios.contains(&Scenario::Conductor) {
         connections = connections.max(conductor::IDLE_WORKERS);
     }

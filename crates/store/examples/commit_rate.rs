@@ -25,8 +25,8 @@ use longhaul_engine::run::state::Run;
 use longhaul_protocol::Ids;
 use longhaul_protocol::id::TaskId;
 use longhaul_store::conformance::fixture::{at, next, part, push_event, spec, start, task};
-use longhaul_store::sqlite::{Sqlite, Stats};
-use longhaul_store::{Page, RunStore as _, Store};
+use longhaul_store::sqlite::Sqlite;
+use longhaul_store::{Page, RunStore as _, Stats, Store};
 use serde_json::json;
 
 const STORED: [usize; 2] = [1_000, 100_000];

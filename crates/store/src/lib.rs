@@ -43,6 +43,7 @@ pub use document::{
     TaskDefRow, WorkflowDefRow,
 };
 pub use group::trial::{ClockReading, Writable};
+pub use group::{RemoteStats, Stats};
 pub use longhaul_engine::change::{Document, DocumentChange, DocumentKey, DocumentKind};
 pub use maintenance::{StoreAddress, inspection, transfer};
 pub use quiet::Quiet;
@@ -106,25 +107,31 @@ pub trait Store: RunStore + TaskStore + SessionStore + Registry {
         Box::pin(async { Ok(Writable::default()) })
     }
 
+    /// Returns the counters of the store, for metrics.
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
+
     /// Returns what several servers need, if others may use this store too. A server on a store of its own may trust its copies.
     fn shared(&self) -> Option<&dyn Shared>;
 }
 
 /// Runs, their histories and their external commands.
 pub trait RunStore: Send + Sync + 'static {
-    /// Returns the run and everything open in it, unless it still has the version that the caller has.
-    fn run_unless<'a>(
+    /// Returns the run and everything open in it. The caller may have a copy, which must be as it was stored at its version. A store
+    /// reads only what changed since then, if it can.
+    fn run_since<'a>(
         &'a self,
         run_id: &'a RunId,
-        version: Option<u64>,
+        known: Option<Box<Run>>,
     ) -> StoreFuture<'a, RunRead>;
     /// Returns the run and everything open in it.
     fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
-        let read = self.run_unless(run_id, None);
+        let read = self.run_since(run_id, None);
         Box::pin(async move {
             Ok(match read.await? {
-                RunRead::Found(run) => Some(*run),
-                RunRead::Unchanged | RunRead::Missing => None,
+                RunRead::Found(run) | RunRead::Unchanged(run) => Some(*run),
+                RunRead::Missing => None,
             })
         })
     }
@@ -241,8 +248,8 @@ pub trait Registry: Send + Sync + 'static {
 pub enum RunRead {
     /// There is no such run.
     Missing,
-    /// It still has the version that the caller has.
-    Unchanged,
+    /// The copy of the caller, which is still current.
+    Unchanged(Box<Run>),
     Found(Box<Run>),
 }
 

@@ -336,15 +336,15 @@ impl Store for Memory {
 }
 
 impl RunStore for Memory {
-    fn run_unless<'a>(
+    fn run_since<'a>(
         &'a self,
         run_id: &'a RunId,
-        version: Option<u64>,
+        known: Option<Box<Run>>,
     ) -> StoreFuture<'a, RunRead> {
-        self.read(|tables| match tables.runs.get(run_id) {
-            None => RunRead::Missing,
-            Some(run) if version == Some(run.version) => RunRead::Unchanged,
-            Some(run) => RunRead::Found(Box::new(run.clone())),
+        self.read(|tables| match (tables.runs.get(run_id), known) {
+            (None, _) => RunRead::Missing,
+            (Some(run), Some(known)) if known.version == run.version => RunRead::Unchanged(known),
+            (Some(run), _) => RunRead::Found(Box::new(run.clone())),
         })
     }
 

@@ -35,12 +35,13 @@ impl Host {
 
     async fn apply(&self, hints: Hints) -> Result<()> {
         for (run_id, version) in &hints.runs {
-            self.inner.executor.drop_older(run_id, *version);
+            self.inner.executor.mark_older(run_id, *version);
             self.inner.wakes.wake_watchers(run_id, *version);
         }
         let dispatch = &self.inner.wakes.dispatch;
         for queue in &hints.queues {
             dispatch.try_withheld(Some(&queue.namespace));
+            dispatch.disturb(queue);
             if dispatch.is_waited_for(queue) {
                 self.inner.looks.ask(queue);
             }
@@ -75,6 +76,7 @@ impl Host {
             self.namespaces().list().await?;
         }
         if hints.is_incomplete {
+            dispatch.disturb_all();
             self.inner.looks.ask_for_all();
         }
         Ok(())

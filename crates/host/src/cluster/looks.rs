@@ -5,14 +5,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use longhaul_store::{Error as StoreError, Look, Looked, PollId, QueueKey, Shared};
+use longhaul_store::{Error as StoreError, Look, Looked, QueueKey, Shared};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::Host;
 use crate::error::Result;
-use crate::matching::dispatch::RESERVED_SECONDS;
+use crate::matching::dispatch::{PollExtent, RESERVED_SECONDS, UncheckedPolls};
 use crate::sweeps::Sweep;
 
 /// Between two looks for everything.
@@ -141,11 +141,13 @@ impl Sweep for LookSweep {
             host.inner.wakes.dispatch.try_withheld(None);
         }
         let queues = (!is_for_all).then_some(&begun.queues);
-        let polls = if is_for_all && self.looks.is_multiple_of(2) {
-            host.inner.wakes.dispatch.waiting_polls()
+        // Another server may also give a task to a poll that has come here since: the first request was still on its way.
+        let extent = if is_for_all && self.looks.is_multiple_of(2) {
+            PollExtent::All
         } else {
-            Vec::new()
+            PollExtent::Unchecked
         };
+        let polls = host.inner.wakes.dispatch.waiting_polls(extent);
         let error = look(host, shared, queues, polls).await.err();
         host.inner.looks.end(begun.number, error);
         if is_for_all {
@@ -187,16 +189,22 @@ async fn look(
     host: &Host,
     shared: &dyn Shared,
     queues: Option<&HashSet<QueueKey>>,
-    polls: Vec<PollId>,
+    polls: UncheckedPolls,
 ) -> std::result::Result<(), StoreError> {
     let wakes = &host.inner.wakes;
     let is_for_all = queues.is_none();
     let now = host.now();
+    // A server that is alone takes nothing from others. One that starts now may try the same tasks for a moment.
+    let has_others = host.inner.presence.had_others();
     let look = Look {
         now,
-        reserved_until: now.plus_seconds(RESERVED_SECONDS),
+        reserved_until: if has_others {
+            now.plus_seconds(RESERVED_SECONDS)
+        } else {
+            now
+        },
         queues: wakes.dispatch.wanted(queues),
-        polls,
+        polls: polls.ids.clone(),
         runs: if is_for_all {
             wakes.watched_runs()
         } else {
@@ -216,10 +224,11 @@ async fn look(
     for row in &leased {
         wakes.dispatch.hand_again(row);
     }
-    wakes.dispatch.add_found(&tasks);
-    wakes.dispatch.add_found(&in_sessions);
+    polls.check();
+    let found = [tasks, in_sessions].concat();
+    wakes.dispatch.add_found(&look.queues, &found);
     for (run_id, version) in runs {
-        host.inner.executor.drop_older(&run_id, version);
+        host.inner.executor.mark_older(&run_id, version);
         wakes.wake_watchers(&run_id, version);
     }
     Ok(())

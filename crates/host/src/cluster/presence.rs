@@ -2,6 +2,7 @@
 //! were polled. It reads those of the others at the same time. So a worker that polls at one server is alive for all of them.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_protocol::Timestamp;
@@ -30,6 +31,8 @@ pub(crate) struct Presence {
     /// Workers that wait for queries at other servers.
     query_pollers: RwLock<HashSet<(Namespace, WorkerId)>>,
     started_at: RwLock<Option<Timestamp>>,
+    /// Whether other servers lived when they were last read.
+    has_others: AtomicBool,
 }
 
 impl Default for Presence {
@@ -38,11 +41,17 @@ impl Default for Presence {
             server_id: format!("{:032x}", rand::random::<u128>()),
             query_pollers: RwLock::default(),
             started_at: RwLock::default(),
+            has_others: AtomicBool::new(true),
         }
     }
 }
 
 impl Presence {
+    /// Returns whether other servers lived a few seconds ago.
+    pub(crate) fn had_others(&self) -> bool {
+        self.has_others.load(Ordering::Relaxed)
+    }
+
     /// Returns whether the worker waits for queries at another server.
     pub(crate) fn polls_queries(&self, worker: &(Namespace, WorkerId)) -> bool {
         self.query_pollers.read().contains(worker)
@@ -174,6 +183,7 @@ impl Host {
             .into_iter()
             .filter(|server| server.server_id != self.server_id());
         let mut query_pollers = HashSet::new();
+        let mut has_others = false;
         for server in others {
             if !is_live(&server, now) {
                 let key = document::key_of(&server);
@@ -182,6 +192,7 @@ impl Host {
                 tracing::info!(server_id = server.server_id, "another server is gone");
                 continue;
             }
+            has_others = true;
             for heard in server.workers {
                 if heard.polls_queries {
                     query_pollers.insert((heard.namespace.clone(), heard.worker_id.clone()));
@@ -199,7 +210,9 @@ impl Host {
                 polls.record_elsewhere(&queue.namespace, poll);
             }
         }
-        *self.inner.presence.query_pollers.write() = query_pollers;
+        let presence = &self.inner.presence;
+        *presence.query_pollers.write() = query_pollers;
+        presence.has_others.store(has_others, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! Runs in memory, bounded in number and bytes. A copy of the stored runs: dropping a run costs one read, never more. Each change
 //! updates the weight of its run by what it adds and removes, so only a read of a whole run walks all of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_engine::RunChange;
+use longhaul_engine::change::Replaced;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::RunId;
 use parking_lot::Mutex;
@@ -48,31 +49,113 @@ pub(crate) struct CellState {
     pub(crate) run: Option<Run>,
     /// The newest commit of this run that this process handed to the store.
     pub(crate) tail: Option<Commit>,
+    /// Another server changed the run since. The copy is what was stored at its version.
+    is_stale: bool,
+    /// What the newest changes replaced, the oldest first, as long as their commits may be refused.
+    replaced: VecDeque<Undo>,
+    /// The number of the newest change.
+    changes: u64,
+}
+
+/// A change whose commit may be refused.
+struct Undo {
+    number: u64,
+    commit: Commit,
+    replaced: Replaced,
 }
 
 impl CellState {
+    /// Takes the copy out, if there is one, and forgets what belongs to it. All its changes must be stored.
+    pub(crate) fn take_copy(&mut self) -> Option<Box<Run>> {
+        self.tail = None;
+        self.is_stale = false;
+        self.replaced.clear();
+        self.run.take().map(Box::new)
+    }
+
+    /// Replaces the copy by what is stored.
+    pub(crate) fn put_stored(&mut self, run: Option<Run>) {
+        self.take_copy();
+        self.run = run;
+    }
+
+    /// Returns whether the store has to be read before a decision.
+    pub(crate) fn must_read(&self) -> bool {
+        self.run.is_none() || self.is_stale
+    }
+
+    /// Returns the number of the newest change.
+    pub(crate) fn newest_change(&self) -> u64 {
+        self.changes
+    }
+
+    /// Applies a change that can be undone. Returns its new weight, given its weight before.
+    fn apply_undoably(&mut self, change: &RunChange, commit: &Commit, weight_before: u64) -> u64 {
+        while let Some(undo) = self.replaced.front()
+            && matches!(undo.commit.peek(), Some(Ok(())))
+        {
+            self.replaced.pop_front();
+        }
+        self.changes += 1;
+        let Some(run) = self.run.take() else {
+            return self.apply(change, weight_before);
+        };
+        let removed = weight_replaced(&run, change);
+        let (run, replaced) = change.apply_to(run);
+        self.run = Some(run);
+        self.replaced.push_back(Undo {
+            number: self.changes,
+            commit: commit.clone(),
+            replaced,
+        });
+        (weight_before + weight_added(change)).saturating_sub(removed)
+    }
+
+    /// Undoes a change whose commit was refused, and all later ones, which are refused too. The copy is then as it was stored, and older
+    /// than what is stored now.
+    fn undo(&mut self, number: u64) {
+        let is_known = self.replaced.iter().any(|undo| undo.number == number);
+        if !is_known {
+            // A later change was undone before.
+            return;
+        }
+        while let Some(undo) = self.replaced.pop_back() {
+            let is_last = undo.number == number;
+            self.run = self.run.take().map(|run| undo.replaced.restore(run));
+            if is_last {
+                break;
+            }
+        }
+        self.tail = self.replaced.back().map(|undo| undo.commit.clone());
+        self.is_stale = true;
+    }
+
     /// Applies a change to the run. Returns its new weight, given its weight before.
     fn apply(&mut self, change: &RunChange, weight_before: u64) -> u64 {
         let before = self.run.take();
-        let parts = change.parts.iter();
-        let removed: u64 = match &before {
-            Some(run) => {
-                let replaced = parts.clone().filter_map(|(key, _)| run.parts.get(key));
-                weight(&run.core) + replaced.map(weight).sum::<u64>()
-            }
-            None => 0,
-        };
-        let is_new = before.is_none();
+        let removed = before.as_ref().map(|run| weight_replaced(run, change));
         let run = change.apply(before);
-        let weight_now = if is_new {
-            weight_of_run(&run)
-        } else {
-            let added = parts.filter_map(|(_, part)| part.as_ref()).map(weight);
-            (weight_before + weight(&change.core) + added.sum::<u64>()).saturating_sub(removed)
+        let weight_now = match removed {
+            None => weight_of_run(&run),
+            Some(removed) => (weight_before + weight_added(change)).saturating_sub(removed),
         };
         self.run = Some(run);
         weight_now
     }
+}
+
+/// Returns the weight of what a change replaces in a run.
+fn weight_replaced(run: &Run, change: &RunChange) -> u64 {
+    let parts = change.parts.iter();
+    let replaced = parts.filter_map(|(key, _)| run.parts.get(key));
+    weight(&run.core) + replaced.map(weight).sum::<u64>()
+}
+
+/// Returns the weight of what a change adds to a run.
+fn weight_added(change: &RunChange) -> u64 {
+    let parts = change.parts.iter();
+    let added = parts.filter_map(|(_, part)| part.as_ref());
+    weight(&change.core) + added.map(weight).sum::<u64>()
 }
 
 impl Cell {
@@ -130,8 +213,8 @@ impl Cache {
         hints: Arc<Hints>,
     ) -> Arc<Cell> {
         let mut state = CellState {
-            run: None,
             tail: Some(commit.clone()),
+            ..CellState::default()
         };
         let weight = state.apply(created, 0);
         let mut cells = self.cells.lock();
@@ -161,6 +244,25 @@ impl Cache {
         self.weigh(cell, now);
     }
 
+    /// As [`Self::apply`]. If the commit is refused because another server was first, the change is undone.
+    pub(crate) fn apply_undoably(
+        &self,
+        cell: &Cell,
+        state: &mut CellState,
+        change: &RunChange,
+        commit: &Commit,
+    ) {
+        let before = cell.weight.load(Ordering::Relaxed);
+        let now = state.apply_undoably(change, commit, before);
+        self.weigh(cell, now);
+    }
+
+    /// Undoes a change whose commit was refused because another server was first.
+    pub(crate) fn undo(&self, cell: &Cell, state: &mut CellState, number: u64) {
+        state.undo(number);
+        self.reloaded(cell, state);
+    }
+
     /// Records the weight of a cell that holds a different run than before, or none.
     pub(crate) fn reloaded(&self, cell: &Cell, state: &CellState) {
         self.weigh(cell, state.run.as_ref().map_or(0, weight_of_run));
@@ -178,8 +280,8 @@ impl Cache {
         drop(dropped);
     }
 
-    /// Drops a copy that is older than this version, unless it is in use. One in use is checked by its commit.
-    pub(crate) fn drop_older(&self, run_id: &RunId, version: u64) {
+    /// Marks a copy that is older than this version, unless it is in use. One in use is checked by its commit.
+    pub(crate) fn mark_older(&self, run_id: &RunId, version: u64) {
         let Some(cell) = self.cells.lock().by_run.get(run_id).map(Arc::clone) else {
             return;
         };
@@ -192,9 +294,7 @@ impl Cache {
             .as_ref()
             .is_none_or(|commit| commit.peek().is_some());
         if is_older && is_durable {
-            state.run = None;
-            state.tail = None;
-            self.reloaded(&cell, &state);
+            state.is_stale = true;
         }
     }
 

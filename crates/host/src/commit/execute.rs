@@ -190,11 +190,12 @@ impl Locked<'_> {
             has_work: state.run.as_ref().is_some_and(has_work),
             has_messages: state.run.as_ref().is_some_and(has_messages),
         };
+        let change = state.newest_change();
         drop(state);
         match durable.wait().await {
             Ok(()) => Ok(Some((reply?, remainder))),
             Err(error) => {
-                executor.recover(cell, error).await?;
+                executor.recover(cell, change, error).await?;
                 Ok(None)
             }
         }
@@ -236,14 +237,17 @@ impl Locked<'_> {
             return Ok(true);
         }
         self.wait_for_commits().await?;
-        let (run, store) = (self.run(), &self.executor.store);
-        let stored = match store.run_unless(run.run_id(), Some(run.version)).await? {
-            RunRead::Unchanged => return Ok(true),
+        let run_id = self.run().run_id().clone();
+        let known = self.state.take_copy();
+        let stored = match self.executor.store.run_since(&run_id, known).await? {
+            RunRead::Unchanged(run) => {
+                self.state.put_stored(Some(*run));
+                return Ok(true);
+            }
             RunRead::Found(run) => Some(*run),
             RunRead::Missing => None,
         };
-        self.state.run = stored;
-        self.state.tail = None;
+        self.state.put_stored(stored);
         self.executor.cache.reloaded(self.cell, &self.state);
         Ok(false)
     }
@@ -404,9 +408,9 @@ impl Executor {
         }
     }
 
-    /// Drops the copy of a run that another server changed.
-    pub(crate) fn drop_older(&self, run_id: &RunId, version: u64) {
-        self.cache.drop_older(run_id, version);
+    /// Marks the copy of a run that another server changed.
+    pub(crate) fn mark_older(&self, run_id: &RunId, version: u64) {
+        self.cache.mark_older(run_id, version);
     }
 
     /// Returns the run as it is now, once it is durable.
@@ -446,9 +450,13 @@ impl Executor {
 
     async fn lock<'c>(&'c self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
         let mut state = cell.state.lock().await;
-        if state.run.is_none() {
-            state.run = self.store.run(run_id).await?;
-            state.tail = None;
+        if state.must_read() {
+            let known = state.take_copy();
+            let stored = match self.store.run_since(run_id, known).await? {
+                RunRead::Found(run) | RunRead::Unchanged(run) => Some(*run),
+                RunRead::Missing => None,
+            };
+            state.put_stored(stored);
             self.cache.reloaded(cell, &state);
         }
         if state.run.is_none() {
@@ -487,7 +495,11 @@ impl Executor {
         let changes = Arc::new(changes);
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
         if let Some(change) = &changes.run {
-            self.cache.apply(cell, state, change);
+            if self.store.shared().is_some() {
+                self.cache.apply_undoably(cell, state, change, &commit);
+            } else {
+                self.cache.apply(cell, state, change);
+            }
         }
         // A commit of sessions alone is not a commit of the run: later commands still wait for the newest commit of the run.
         if changes.run.is_some() {
@@ -524,13 +536,16 @@ impl Executor {
         self.cache.size()
     }
 
-    /// Drops the cached copy, which contains a commit that did not happen. A conflict is retried, an outage is not.
-    async fn recover(&self, cell: &Arc<Cell>, error: StoreError) -> Result<()> {
+    /// Removes a commit that did not happen from the cached copy. A conflict is retried, an outage is not.
+    async fn recover(&self, cell: &Arc<Cell>, change: u64, error: StoreError) -> Result<()> {
         {
             let mut state = cell.state.lock().await;
-            state.run = None;
-            state.tail = None;
-            self.cache.reloaded(cell, &state);
+            if matches!(error, StoreError::Conflict) && self.store.shared().is_some() {
+                self.cache.undo(cell, &mut state, change);
+            } else {
+                state.put_stored(None);
+                self.cache.reloaded(cell, &state);
+            }
         }
         if is_lost(&error) {
             Ok(())

@@ -108,7 +108,7 @@ impl ExecutionTasks<'_> {
     ) -> Result<Option<ReadyTask>> {
         let asked = Asked {
             count,
-            request_id: None,
+            ..Asked::default()
         };
         let poll_queues = PollQueues {
             dispatch,
@@ -122,7 +122,10 @@ impl ExecutionTasks<'_> {
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket, _) => {
                     let mut waiting = WaitingPoll::new(dispatch, ticket);
-                    let look = self.host.matching().look_for(queue, poll_queues);
+                    let look =
+                        self.host
+                            .matching()
+                            .look_for(queue, filter, &asked, until, poll_queues);
                     let waited = tokio::select! {
                         biased;
                         waited = waiting.wait(look, until) => waited?,

@@ -2,10 +2,11 @@
 //! the next poll, and one that it was about to get is found again by its poll request id.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_engine::Rejection;
-use longhaul_engine::change::{CapScope, TaskKind};
+use longhaul_engine::change::{CapScope, TaskKind, TaskRow};
 use longhaul_engine::queue::{PollFilter, Withheld};
 use longhaul_engine::run::state::Program;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
@@ -23,6 +24,9 @@ use crate::matching::dispatch::{
 use crate::matching::poll_dedup::{ClaimTarget, DedupOutcome, FirstPoll, PollKey, Polls};
 use crate::registry::workers::RegisteredWorker;
 use crate::views::Matching;
+
+/// A poll that waits is part of a look for everything within this time.
+const LOOKED_FOR_WITHIN: Duration = Duration::from_secs(2);
 
 /// A worker's request for one task.
 #[derive(Clone, Debug)]
@@ -133,13 +137,17 @@ impl Matching<'_> {
         let asked = Asked {
             count: 1,
             request_id: poll.poll_request_id.clone(),
+            ..Asked::default()
         };
         loop {
             let next = self
                 .next_task(&queue, poll_queues, &worker, &filter, &asked, deadline)
                 .await?;
             let task = match next {
-                Next::Task(task) => task,
+                Next::Task(task) => {
+                    self.instead_of(&queue, poll_queues, poll, &asked, task)
+                        .await?
+                }
                 Next::Empty => {
                     self.host.inner.wakes.metrics.polled(Program::Code, "empty");
                     return Ok(Polled::Empty);
@@ -190,14 +198,7 @@ impl Matching<'_> {
                     self.refuse_draining(worker)?;
                     return Ok(DedupResult::Answered(Polled::Empty));
                 }
-                DedupOutcome::First(first) => {
-                    let poll_queues = claim.poll_queues(self.host);
-                    match self.leased_elsewhere(key, poll_queues).await? {
-                        // The next turn gets it again.
-                        Some(target) => drop(first.grant(target)),
-                        None => return Ok(DedupResult::First(first)),
-                    }
-                }
+                DedupOutcome::First(first) => return Ok(DedupResult::First(first)),
                 DedupOutcome::After(mut done) => {
                     waited = true;
                     if tokio::time::timeout_at(deadline, done.changed())
@@ -262,7 +263,7 @@ impl Matching<'_> {
                 Found::Wait(ticket, withheld) => {
                     let mut line = WaitingPoll::new(poll_queues.dispatch, ticket);
                     // In line first: what the look finds is handed to those who wait.
-                    let look = self.look_for(queue, poll_queues);
+                    let look = self.look_for(queue, filter, asked, deadline, poll_queues);
                     inner.wakes.idle.notify();
                     let room = async {
                         match withheld.and_then(|throttle| throttle.room_at) {
@@ -297,45 +298,58 @@ impl Matching<'_> {
         }
     }
 
-    /// Asks for a look at a queue, if the store has tasks that this server does not know of.
+    /// Asks for a look at a queue, if the store may have tasks that this server does not know of.
     pub(crate) fn look_for(
         self,
         queue: &QueueKey,
+        filter: &PollFilter,
+        asked: &Asked,
+        deadline: Instant,
         poll_queues: PollQueues<'_>,
     ) -> Option<PendingLook> {
         let inner = &self.host.inner;
-        (poll_queues.is_stored && inner.store.shared().is_some()).then(|| inner.looks.ask(queue))
+        if !poll_queues.is_stored || inner.store.shared().is_none() {
+            return None;
+        }
+        // A poll with an id may have a lease from another server. If it waits long enough, the look for everything finds that.
+        let may_rest = asked.request_id.is_none() || Instant::now() + LOOKED_FOR_WITHIN < deadline;
+        let is_quiet = may_rest && poll_queues.dispatch.is_quiet(queue, filter);
+        (!is_quiet).then(|| inner.looks.ask(queue))
     }
 
-    /// Returns the task that another server leased to the same poll: its reply was lost, and the poll came here.
-    async fn leased_elsewhere(
+    /// Returns the task that another server leased to the same poll, whose reply was lost, instead of the one that it is about to get.
+    /// The store is asked once for each poll, usually by a look that it shares with others.
+    async fn instead_of(
         self,
-        key: &PollKey,
+        queue: &QueueKey,
         poll_queues: PollQueues<'_>,
-    ) -> Result<Option<ClaimTarget>> {
-        let Some(shared) = self
-            .host
-            .inner
-            .store
-            .shared()
-            .filter(|_| poll_queues.is_stored)
+        poll: &Poll,
+        asked: &Asked,
+        task: ReadyTask,
+    ) -> Result<ReadyTask> {
+        let (Some(request_id), Some(shared)) = (&asked.request_id, self.host.inner.store.shared())
         else {
-            return Ok(None);
+            return Ok(task);
         };
+        if !poll_queues.is_stored || asked.is_checked() {
+            return Ok(task);
+        }
+        let taken = TakenTask::new(poll_queues.dispatch, queue, task);
         let now = self.host.now();
         let look = Look {
             now,
             reserved_until: now,
             queues: Vec::new(),
             polls: vec![PollId {
-                queue: key.queue.clone(),
-                worker_id: key.worker_id.clone(),
-                request_id: key.request_id.clone(),
+                queue: queue.clone(),
+                worker_id: poll.worker_id.clone(),
+                request_id: request_id.clone(),
             }],
             runs: Vec::new(),
         };
         let leased = shared.look(&look).await?.leased;
-        Ok(leased.first().map(ClaimTarget::of))
+        asked.is_checked.store(true, Ordering::Relaxed);
+        Ok(taken.unless_leased(leased.first()))
     }
 
     /// Claims a task that was taken from the queue; returns `None` if it can no longer be leased. The id of the poll is bound to
@@ -360,12 +374,7 @@ impl Matching<'_> {
         };
         let poll_queues = claim.poll_queues(self.host);
         let bound = first.take().map(|turn| turn.grant(granted.clone()));
-        let mut taken = TakenTask {
-            dispatch: poll_queues.dispatch,
-            queue,
-            reservation: task.reservation(),
-            task: Some(task),
-        };
+        let mut taken = TakenTask::new(poll_queues.dispatch, queue, task);
         match claim.claim(self.host, &granted, worker, poll).await {
             Ok(Some(reply)) => {
                 if let Some(task) = taken.task.take() {
@@ -448,6 +457,8 @@ pub(crate) struct TakenTask<'a> {
     queue: &'a QueueKey,
     reservation: Reservation,
     task: Option<ReadyTask>,
+    /// The reservation was passed on.
+    is_reserved_by_another: bool,
 }
 
 impl<'a> TakenTask<'a> {
@@ -457,12 +468,24 @@ impl<'a> TakenTask<'a> {
             queue,
             reservation: task.reservation(),
             task: Some(task),
+            is_reserved_by_another: false,
         }
     }
 
     /// Returns the task.
     pub(crate) fn task(&self) -> Option<&ReadyTask> {
         self.task.as_ref()
+    }
+
+    /// Returns the task, or the leased one instead if there is one. Then the task goes back.
+    fn unless_leased(mut self, leased: Option<&TaskRow>) -> ReadyTask {
+        let task = self.task.take().expect("a taken task is taken once");
+        let task = match leased {
+            None => task,
+            Some(row) => self.dispatch.exchange(self.queue, task, row),
+        };
+        self.is_reserved_by_another = true;
+        task
     }
 
     /// Puts the task back and withholds its queue for a moment: a cap is reached.
@@ -478,8 +501,10 @@ impl<'a> TakenTask<'a> {
 
 impl Drop for TakenTask<'_> {
     fn drop(&mut self) {
-        self.dispatch
-            .end_reservation(self.queue, &self.reservation, self.task.take());
+        if !self.is_reserved_by_another {
+            self.dispatch
+                .end_reservation(self.queue, &self.reservation, self.task.take());
+        }
     }
 }
 

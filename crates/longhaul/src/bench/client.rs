@@ -1,4 +1,5 @@
-//! One keep-alive HTTP/1.1 connection with one request at a time. It costs little compared with the server.
+//! One request at a time, over a keep-alive HTTP/1.1 connection to each server. Each request goes to the next server. It costs little
+//! compared with the servers.
 //!
 //! The task that waits for the response also polls the connection, so no second task must be woken for each request.
 
@@ -62,7 +63,7 @@ impl Address {
         &self.authority
     }
 
-    pub(super) async fn connect(&self) -> Result<Connection> {
+    async fn open(&self) -> Result<Line> {
         let unreachable = || format!("cannot reach {}", self.authority);
         let stream = TcpStream::connect(&self.authority)
             .await
@@ -71,7 +72,7 @@ impl Address {
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .with_context(unreachable)?;
-        Ok(Connection {
+        Ok(Line {
             sender,
             driver: Box::pin(driver),
             closed: false,
@@ -87,16 +88,40 @@ impl Address {
 
 type Driver = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
 
+/// A client of all servers.
 pub(super) struct Connection {
+    lines: Vec<Line>,
+    next: usize,
+}
+
+impl Connection {
+    /// Connects to every server. The first request goes to the server at this place.
+    pub(super) async fn open(addresses: &[Address], first: usize) -> Result<Self> {
+        let mut lines = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            lines.push(address.open().await?);
+        }
+        Ok(Self { lines, next: first })
+    }
+
+    /// Sends a request to the next server and returns the body of a success. Anything else is an error with the response.
+    pub(super) async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Bytes> {
+        let place = self.next % self.lines.len();
+        self.next = place + 1;
+        self.lines[place].send(method, path, body).await
+    }
+}
+
+/// A connection to one server.
+struct Line {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Pin<Box<Driver>>,
     closed: bool,
     address: Address,
 }
 
-impl Connection {
-    /// Sends a request and returns the body of a success. Anything else is an error with the response.
-    pub(super) async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Bytes> {
+impl Line {
+    async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Bytes> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = method.clone();
         *request.uri_mut() = path

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Home;
 use super::baseline::Echo;
+use super::cluster::{self, Cluster};
 use super::conductor::{self, Conductor};
 use super::dispatch::Dispatch;
 use super::long_run::{self, LongRun};
@@ -34,6 +35,7 @@ pub(super) struct Report {
     pub(super) sdk: Option<Sdk>,
     pub(super) conductor: Option<Conductor>,
     pub(super) conductor_sdk: Option<conductor::sdk::ConductorSdk>,
+    pub(super) cluster: Option<Cluster>,
     skipped: Vec<Skipped>,
 }
 
@@ -60,6 +62,7 @@ impl Report {
             sdk: None,
             conductor: None,
             conductor_sdk: None,
+            cluster: None,
             skipped: Vec::new(),
         }
     }
@@ -95,6 +98,9 @@ impl Report {
         }
         if let Some(long_run) = &self.long_run {
             long_run_rows(long_run, &mut table);
+        }
+        if let Some(measured) = &self.cluster {
+            cluster::rows(measured, &mut table);
         }
         for Skipped { scenario, why } in &self.skipped {
             table.section(&format!("{scenario}: skipped, {why}"));

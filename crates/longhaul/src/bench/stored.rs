@@ -44,7 +44,7 @@ const SHAPES: [(&str, &str); 6] = [
 ];
 
 /// Durable steps of a one-activity workflow: start, three leases, three reports.
-const TRANSITIONS_PER_WORKFLOW: f64 = 7.0;
+pub(super) const TRANSITIONS_PER_WORKFLOW: f64 = 7.0;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Stored {
@@ -163,7 +163,12 @@ fn side(runs: u64, bursts: &[Driven]) -> Side {
 }
 
 /// Starts a number of runs with an attribute on a queue that no worker polls. Each is open, with a ready task and a deadline.
-async fn fill(target: &Target, in_flight: u64, runs: u64, progress: &Progress) -> Result<()> {
+pub(super) async fn fill(
+    target: &Target,
+    in_flight: u64,
+    runs: u64,
+    progress: &Progress,
+) -> Result<()> {
     target.connect().await?.define_keyword("Customer").await?;
     let next = Arc::new(AtomicU64::new(0));
     let name = fresh_name("stored");

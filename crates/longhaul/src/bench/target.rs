@@ -1,8 +1,9 @@
-//! The measured server: one in this process with its own store for each scenario, or a server that is already running.
+//! The measured servers: new ones in this process with a store of their own for each scenario, or one that is already running.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
@@ -13,7 +14,9 @@ use longhaul_host::{Config, Host};
 use longhaul_server::auth::Auth;
 use longhaul_server::connections::{self, Limits};
 use longhaul_server::{App, Options};
+use longhaul_store::postgres::{self, Postgres, Scratch};
 use longhaul_store::sqlite::Sqlite;
+use longhaul_store::{Stats, Store};
 use longhaul_system::{Limits as ScriptLimits, Scripts};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -22,16 +25,31 @@ use tokio::task::JoinHandle;
 use super::client::{Address, Connection};
 use super::{LOOPBACK, measure};
 
-/// The data directory and the server to measure. The directory is removed when this is dropped.
+/// The data directory and the servers to measure. The directory is removed when this is dropped.
 pub(super) struct Home {
     directory: TempDir,
-    existing: Option<Address>,
+    servers: Servers,
     /// The name of the server in the report.
     pub(super) name: String,
 }
 
+/// Where the measured servers are.
+enum Servers {
+    /// One that is already running.
+    Existing(Address),
+    /// In this process, with an embedded store.
+    Sqlite,
+    /// In this process, that many on one database.
+    Postgres(Box<postgres::Options>, usize),
+}
+
 impl Home {
-    pub(super) fn new(data: Option<&Path>, url: Option<&str>, token: Option<&str>) -> Result<Self> {
+    pub(super) fn new(
+        data: Option<&Path>,
+        url: Option<&str>,
+        token: Option<&str>,
+        database: Option<(postgres::Options, usize)>,
+    ) -> Result<Self> {
         let parent = data.map_or_else(std::env::temp_dir, PathBuf::from);
         std::fs::create_dir_all(&parent)
             .with_context(|| format!("the directory {} cannot be created", parent.display()))?;
@@ -39,22 +57,37 @@ impl Home {
             .prefix("longhaul-bench-")
             .tempdir_in(&parent)
             .with_context(|| format!("nothing can be written to {}", parent.display()))?;
-        let existing = url
-            .map(|url| Address::new(&authority(url)?, token))
-            .transpose()?;
-        let name = url.map_or_else(
-            || format!("in this process, SQLite in {}", parent.display()),
-            str::to_owned,
-        );
+        let (servers, name) = match (url, database) {
+            (Some(url), _) => {
+                let address = Address::new(&authority(url)?, token)?;
+                (Servers::Existing(address), url.to_owned())
+            }
+            (None, Some((options, count))) => {
+                let name = format!("{count} in this process, new databases at {options}");
+                (Servers::Postgres(Box::new(options), count), name)
+            }
+            (None, None) => {
+                let name = format!("in this process, SQLite in {}", parent.display());
+                (Servers::Sqlite, name)
+            }
+        };
         Ok(Self {
             directory,
-            existing,
+            servers,
             name,
         })
     }
 
     pub(super) fn is_in_process(&self) -> bool {
-        self.existing.is_none()
+        !matches!(self.servers, Servers::Existing(_))
+    }
+
+    /// Returns the address of the database and the number of servers, if there is one.
+    pub(super) fn database(&self) -> Option<(&postgres::Options, usize)> {
+        match &self.servers {
+            Servers::Postgres(options, count) => Some((options, *count)),
+            Servers::Existing(_) | Servers::Sqlite => None,
+        }
     }
 
     /// The directory whose disk is measured.
@@ -62,15 +95,21 @@ impl Home {
         self.directory.path()
     }
 
-    /// Returns a server for one scenario. In this process it is a new one, so that no scenario inherits runs of another.
+    /// Returns servers for one scenario. In this process they are new ones, so that no scenario inherits runs of another.
     pub(super) async fn open(&self, scenario: &str) -> Result<Target> {
-        match &self.existing {
-            Some(address) => Ok(Target {
-                address: address.clone(),
-                running: None,
-            }),
-            None => Target::start(&self.disk().join(format!("{scenario}.db"))).await,
+        match &self.servers {
+            Servers::Existing(address) => Ok(Target::existing(address.clone())),
+            Servers::Sqlite => self.open_sqlite(scenario).await,
+            Servers::Postgres(options, count) => Target::on_postgres(options, *count).await,
         }
+    }
+
+    /// Returns a server on an embedded store.
+    pub(super) async fn open_sqlite(&self, scenario: &str) -> Result<Target> {
+        let database = self.disk().join(format!("{scenario}.db"));
+        let store = Sqlite::open(&database)
+            .with_context(|| format!("the store {} cannot be opened", database.display()))?;
+        Target::start(vec![Arc::new(store)], None).await
     }
 }
 
@@ -92,39 +131,78 @@ fn authority(url: &str) -> Result<String> {
     })
 }
 
-/// A server to measure.
+/// The servers to measure.
 pub(super) struct Target {
-    address: Address,
-    running: Option<Running>,
+    addresses: Vec<Address>,
+    running: Vec<Running>,
+    database: Option<Scratch>,
+    /// Spreads connections over the servers.
+    next: AtomicUsize,
 }
 
 struct Running {
+    store: Arc<dyn Store>,
     host: Host,
     serving: JoinHandle<()>,
 }
 
 impl Target {
-    async fn start(database: &Path) -> Result<Self> {
-        let store = Sqlite::open(database)
-            .with_context(|| format!("the store {} cannot be opened", database.display()))?;
-        let config = Config {
-            evaluator: Evaluator(Arc::new(Scripts::new(ScriptLimits::default()))),
-            ..Config::default()
-        };
-        let host = Host::start(Arc::new(store), config)
+    fn existing(address: Address) -> Self {
+        Self {
+            addresses: vec![address],
+            running: Vec::new(),
+            database: None,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// Starts servers on a new database beside this one.
+    pub(super) async fn on_postgres(beside: &postgres::Options, count: usize) -> Result<Self> {
+        let database = Scratch::create(beside)
             .await
-            .context("the server could not be started")?;
-        let auth = Auth::with_tokens(None, None, None, None);
-        let router = App::new(host.clone(), auth, Options::default()).router();
-        let (address, serving) = serve_as_the_server_does(router).await?;
+            .with_context(|| format!("no database can be created at {beside}"))?;
+        let mut stores: Vec<Arc<dyn Store>> = Vec::new();
+        for _ in 0..count {
+            let store = Postgres::open(database.options()).await;
+            stores.push(Arc::new(store.context("the new database cannot be used")?));
+        }
+        Self::start(stores, Some(database)).await
+    }
+
+    async fn start(stores: Vec<Arc<dyn Store>>, database: Option<Scratch>) -> Result<Self> {
+        let (mut addresses, mut running) = (Vec::new(), Vec::new());
+        for store in stores {
+            let (address, server) = Running::start(store).await?;
+            addresses.push(address);
+            running.push(server);
+        }
         Ok(Self {
-            address: Address::new(&address.to_string(), None)?,
-            running: Some(Running { host, serving }),
+            addresses,
+            running,
+            database,
+            next: AtomicUsize::new(0),
         })
     }
 
+    /// Starts one more server on the same database. Returns a client of it alone once it serves.
+    pub(super) async fn add_server(&mut self) -> Result<Connection> {
+        let database = self.database.as_ref().context("there is no database")?;
+        let store = Postgres::open(database.options()).await?;
+        let (address, server) = Running::start(Arc::new(store)).await?;
+        let connection = Connection::open(std::slice::from_ref(&address), 0).await?;
+        self.addresses.push(address);
+        self.running.push(server);
+        Ok(connection)
+    }
+
     pub(super) async fn connect(&self) -> Result<Connection> {
-        self.address.connect().await
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        Connection::open(&self.addresses, first).await
+    }
+
+    /// Opens a connection to one of the servers.
+    pub(super) async fn connect_to(&self, place: usize) -> Result<Connection> {
+        Connection::open(&self.addresses[place..=place], 0).await
     }
 
     /// Opens a number of connections.
@@ -137,25 +215,58 @@ impl Target {
     }
 
     pub(super) fn is_in_process(&self) -> bool {
-        self.running.is_some()
+        !self.running.is_empty()
     }
 
-    /// Returns the URL for other clients.
+    /// Returns the URL of the first server for other clients.
     pub(super) fn url(&self) -> String {
-        format!("http://{}", self.address.authority())
+        format!("http://{}", self.addresses[0].authority())
     }
 
     pub(super) fn requests(&self) -> u64 {
-        self.address.sent()
+        self.addresses.iter().map(Address::sent).sum()
     }
 
-    /// Stops a server of this process. A server in another process keeps running.
+    /// Returns the counters of the stores of all servers in this process.
+    pub(super) fn stats(&self) -> Vec<Stats> {
+        let servers = self.running.iter();
+        servers.map(|server| server.store.stats()).collect()
+    }
+
+    /// Stops servers of this process, and drops their database. A server in another process keeps running.
     pub(super) async fn stop(self) {
-        if let Some(running) = self.running {
-            running.host.stop().await;
-            running.serving.abort();
-            let _ = running.serving.await;
+        for server in self.running {
+            server.host.stop().await;
+            server.serving.abort();
+            let _ = server.serving.await;
         }
+        if let Some(database) = self.database
+            && let Err(error) = database.drop_database().await
+        {
+            tracing::warn!(%error, "the database of a scenario could not be dropped");
+        }
+    }
+}
+
+impl Running {
+    async fn start(store: Arc<dyn Store>) -> Result<(Address, Self)> {
+        let config = Config {
+            evaluator: Evaluator(Arc::new(Scripts::new(ScriptLimits::default()))),
+            ..Config::default()
+        };
+        let host = Host::start(Arc::clone(&store), config)
+            .await
+            .context("the server could not be started")?;
+        let auth = Auth::with_tokens(None, None, None, None);
+        let router = App::new(host.clone(), auth, Options::default()).router();
+        let (address, serving) = serve_as_the_server_does(router).await?;
+        let address = Address::new(&address.to_string(), None)?;
+        let running = Self {
+            store,
+            host,
+            serving,
+        };
+        Ok((address, running))
     }
 }
 

@@ -35,6 +35,9 @@ pub(super) const SCHEDULE_ACTIVITY: &str = concat!(
 
 pub(super) const OPEN_SIGNAL_WAIT: &str = r#"{"type":"open_signal_wait","signal_name":"go"}"#;
 
+/// A timer that outlasts any bench.
+pub(super) const SLEEP: &str = r#"{"type":"start_timer","delay_seconds":86000}"#;
+
 pub(super) const RECORD_SIDE_EFFECT: &str = concat!(
     r#"{"type":"record_side_effect","result":{"codec":"avro","blob":"#,
     r#""wwHioz3/VYAiNwoYaGVsbG8sIHdvcmxk"}}"#

@@ -41,7 +41,6 @@ macro_rules! same {
 pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
     for run_id in &universe.run_ids {
         same!(a, b, run(run_id));
-        same!(a, b, run_unless(run_id, Some(2)));
         same!(a, b, commands(run_id, None::<RequestSeq>, 1000));
         same!(a, b, commands(run_id, Some(RequestSeq::new(3)), 1));
         same!(a, b, task_log(run_id, 1));

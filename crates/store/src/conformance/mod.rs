@@ -29,7 +29,7 @@ macro_rules! conformance_tests {
     ($make:expr) => {
         $crate::conformance_tests! {
             @cases $make;
-            runs: a_created_run_loads_as_it_was_decided, a_change_applies_on_top, every_kind_of_part_comes_back,
+            runs: a_created_run_loads_as_it_was_decided, a_change_applies_on_top, an_old_copy_of_a_run_becomes_the_newest, every_kind_of_part_comes_back,
                 numbers_come_back_bit_for_bit, parts_are_put_replaced_and_deleted, a_stale_version_writes_nothing,
                 a_run_is_created_once, a_taken_workflow_id_writes_nothing, an_idempotency_key_belongs_to_one_run, continuing_moves_the_current_run,
                 many_runs_are_created_at_once,

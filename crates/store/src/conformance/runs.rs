@@ -33,7 +33,8 @@ pub async fn a_created_run_loads_as_it_was_decided(store: &dyn Store) {
     commit(store, change).await.unwrap();
     assert_eq!(load(store, expected.run_id()).await, Some(expected));
     assert_eq!(load(store, &"run-other-1".into()).await, None);
-    let missing = store.run_unless(&"run-other-1".into(), Some(1)).await;
+    let known = load(store, &"run-w-1".into()).await.map(Box::new);
+    let missing = store.run_since(&"run-other-1".into(), known).await;
     assert_eq!(missing.unwrap(), RunRead::Missing);
     assert_eq!(current(store, "w").await, Some(("run-w-1".into(), 1)));
     assert_eq!(current(store, "other").await, None);
@@ -55,15 +56,42 @@ pub async fn a_change_applies_on_top(store: &dyn Store) {
             Status::Waiting
         };
         change.core.alarm = (step != 3).then(|| at(step / 2));
+        let before = Box::new(run.clone());
         run = advance(store, &run, change).await;
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
         assert_eq!(run.version, step.cast_unsigned());
-        let same = store.run_unless(run.run_id(), Some(run.version)).await;
-        assert_eq!(same.unwrap(), RunRead::Unchanged);
-        for other in [None, Some(run.version - 1), Some(run.version + 1)] {
-            let found = store.run_unless(run.run_id(), other).await.unwrap();
-            assert_eq!(found, RunRead::Found(Box::new(run.clone())));
+        let known = Box::new(run.clone());
+        let same = store.run_since(run.run_id(), Some(known.clone())).await;
+        assert_eq!(same.unwrap(), RunRead::Unchanged(known.clone()));
+        for older in [None, Some(before)] {
+            let found = store.run_since(run.run_id(), older).await.unwrap();
+            assert_eq!(found, RunRead::Found(known.clone()));
         }
+    }
+}
+
+/// A copy of any earlier version becomes the newest run, whatever happened to its parts since.
+pub async fn an_old_copy_of_a_run_becomes_the_newest(store: &dyn Store) {
+    let mut run = create(store, "w").await;
+    let mut copies = vec![run.clone()];
+    for step in 2_u64..12 {
+        let mut change = next(&run);
+        push_event(&mut change, "Step");
+        // Each part is added, written again, and removed.
+        change.parts.push(timer(step, 5));
+        if step > 4 {
+            change.parts.push(timer(step - 2, 7));
+            change.parts.push((timer(step - 3, 0).0, None));
+        }
+        run = advance(store, &run, change).await;
+        copies.push(run.clone());
+    }
+    for copy in copies {
+        let found = store.run_since(run.run_id(), Some(Box::new(copy))).await;
+        let (RunRead::Found(found) | RunRead::Unchanged(found)) = found.unwrap() else {
+            panic!("the run exists");
+        };
+        assert_eq!(*found, run);
     }
 }
 

@@ -295,6 +295,7 @@ impl Counters {
             batch_nanos: read(&self.batch_nanos),
             syncs: read(&self.syncs),
             sync_nanos: read(&self.sync_nanos),
+            remote: None,
         }
     }
 }
@@ -329,6 +330,21 @@ pub struct Stats {
     pub syncs: u64,
     /// The part of `batch_nanos` spent in COMMIT, in which the disk syncs.
     pub sync_nanos: u64,
+    /// `None` if the store is in this process.
+    pub remote: Option<RemoteStats>,
+}
+
+/// What a store sent to its database, and its connections for reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteStats {
+    /// Statements since the store was opened, BEGIN and COMMIT included.
+    pub statements: u64,
+    /// Open connections now.
+    pub connections: u64,
+    /// Those that no reader uses.
+    pub connections_idle: u64,
+    /// Readers that wait for a connection now.
+    pub readers_waiting: u64,
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ struct Network {
     inboxes: BTreeMap<usize, mpsc::UnboundedSender<Hints>>,
     held: Vec<(usize, Hints)>,
     servers: usize,
+    /// Looks for tasks of queues, by all servers.
+    looks: u64,
 }
 
 /// One server of a cluster.
@@ -68,6 +70,11 @@ impl Cluster {
     /// Sets what becomes of hints from now on.
     pub fn deliver(&self, delivery: Delivery) {
         self.network.lock().delivery = delivery;
+    }
+
+    /// Returns how often servers looked for tasks.
+    pub fn looks(&self) -> u64 {
+        self.network.lock().looks
     }
 
     /// Delivers the hints that were held.
@@ -131,8 +138,11 @@ impl Shared for Memory {
     }
 
     fn look<'a>(&'a self, look: &'a Look) -> StoreFuture<'a, Looked> {
-        let server = self.number();
-        self.write(|tables| Ok(tables.look(server, look)))
+        let number = self.number();
+        if let Some(server) = self.server.as_ref().filter(|_| !look.queues.is_empty()) {
+            server.network.lock().looks += 1;
+        }
+        self.write(|tables| Ok(tables.look(number, look)))
     }
 
     fn take_due(

@@ -1,10 +1,9 @@
-//! What a server waits for: tasks for its polls, replies to them that another server gave, watched runs, due work. Whatever waits,
-//! it is one statement per kind of thing, and one more to take the tasks that were found.
+//! What a server waits for: tasks for its polls, replies to them that another server gave, watched runs, due work. Whatever waits, it is
+//! one statement, and one more to take the tasks that were found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::try_join;
-use longhaul_engine::change::TaskRow;
+use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
 use tokio_postgres::types::ToSql;
@@ -27,49 +26,61 @@ const CANDIDATES_MAX: usize = 8192;
 const SEPARATOR: &str = "\u{1f}";
 
 pub(super) async fn look(client: &Connected, server: &str, look: &Look) -> Result<Looked, Error> {
-    let (mut candidates, in_sessions, leased, runs) = try_join!(
-        candidates(client, look, CANDIDATES_MIN),
-        in_sessions(client, &look.queues),
-        leased(client, &look.polls),
-        changed(client, &look.runs),
-    )?;
-    let mut selected = select(&look.queues, &candidates.tasks);
-    if selected.is_empty() && candidates.is_truncated {
+    let mut seen = see(client, look, CANDIDATES_MIN).await?;
+    let mut selected = select(&look.queues, &seen.candidates);
+    if selected.is_empty() && seen.candidates.is_truncated {
         // Many tasks are for other workers.
-        candidates = self::candidates(client, look, CANDIDATES_MAX).await?;
-        selected = select(&look.queues, &candidates.tasks);
+        let queues = Look {
+            polls: Vec::new(),
+            runs: Vec::new(),
+            ..look.clone()
+        };
+        let more = see(client, &queues, CANDIDATES_MAX).await?;
+        selected = select(&look.queues, &more.candidates);
+        seen.in_sessions = more.in_sessions;
     }
+    // Nobody else needs to know what is left to a server that is alone.
+    let tasks = if look.reserved_until > look.now {
+        take_tasks(client, server, look, selected).await?
+    } else {
+        selected
+    };
     Ok(Looked {
-        tasks: take_tasks(client, server, look, selected).await?,
-        in_sessions,
-        leased,
-        runs,
+        tasks,
+        in_sessions: seen.in_sessions,
+        leased: seen.leased,
+        runs: seen.runs,
     })
 }
 
+/// What a look sees, before tasks are selected and taken.
+#[derive(Default)]
+struct Seen {
+    candidates: Candidates,
+    in_sessions: Vec<TaskRow>,
+    leased: Vec<TaskRow>,
+    runs: Vec<(RunId, u64)>,
+}
+
+#[derive(Default)]
 struct Candidates {
     /// By the place of their queue among the wanted ones.
     tasks: BTreeMap<usize, Vec<TaskRow>>,
     is_truncated: bool,
 }
 
-fn select(wanted: &[Wanted], candidates: &BTreeMap<usize, Vec<TaskRow>>) -> Vec<TaskRow> {
-    let selected = candidates.iter().filter_map(|(place, tasks)| {
+fn select(wanted: &[Wanted], candidates: &Candidates) -> Vec<TaskRow> {
+    let selected = candidates.tasks.iter().filter_map(|(place, tasks)| {
         let wanted = wanted.get(*place)?;
         Some(wanted.select(tasks.clone()))
     });
     selected.flatten().collect()
 }
 
-/// Returns ready tasks of each queue in the order of matching, and the first of each fairness class.
-async fn candidates(client: &Connected, look: &Look, least: usize) -> Result<Candidates, Error> {
-    let mut found = Candidates {
-        tasks: BTreeMap::new(),
-        is_truncated: false,
-    };
-    if look.queues.is_empty() {
-        return Ok(found);
-    }
+/// Reads everything in one statement: the ready tasks of each queue in the order of matching, and the first of each fairness class;
+/// the ready tasks of sessions that the workers hold or that no worker holds; the tasks that the polls lease; the runs that have another
+/// version.
+async fn see(client: &Connected, look: &Look, least: usize) -> Result<Seen, Error> {
     let columns = Columns::of(&look.queues);
     let limits: Vec<i64> = look
         .queues
@@ -77,9 +88,18 @@ async fn candidates(client: &Connected, look: &Look, least: usize) -> Result<Can
         .map(|wanted| signed(wanted.count().max(least) as u64))
         .collect();
     let types: Vec<Option<String>> = look.queues.iter().map(types).collect();
+    let sessions = session_columns(&look.queues);
+    let poll = |of: fn(&PollId) -> &str| -> Vec<std::borrow::Cow<'_, str>> {
+        look.polls.iter().map(|poll| escaped(of(poll))).collect()
+    };
+    let (ids, versions): (Vec<_>, Vec<i64>) = look
+        .runs
+        .iter()
+        .map(|(run_id, version)| (escaped(run_id.as_str()), signed(*version)))
+        .unzip();
     let rows = query(
         client,
-        CANDIDATES,
+        LOOK,
         &[
             &columns.namespaces,
             &columns.kinds,
@@ -88,29 +108,75 @@ async fn candidates(client: &Connected, look: &Look, least: usize) -> Result<Can
             &limits,
             &look.now.as_micros(),
             &signed(CLASSES_MAX as u64),
+            &sessions.0,
+            &sessions.1,
+            &sessions.2,
+            &signed(IN_SESSION_MAX as u64),
+            &poll(|poll| poll.queue.namespace.as_str()),
+            &poll(|poll| poll.queue.kind.as_str()),
+            &poll(|poll| poll.queue.queue.as_str()),
+            &poll(|poll| poll.worker_id.as_str()),
+            &ids,
+            &versions,
         ],
     )
     .await?;
-    let mut seen = BTreeSet::new();
+    let mut seen = Seen::default();
+    let mut known = BTreeSet::new();
     for row in &rows {
-        let place = usize::try_from(row.try_get::<_, i64>(0)? - 1).unwrap_or(usize::MAX);
-        let task: TaskRow = parse(row.try_get(1)?, "ready task", "")?;
-        if seen.insert(task.task_id.clone()) {
-            found.tasks.entry(place).or_default().push(task);
+        let number: i64 = row.try_get(1)?;
+        match row.try_get(0)? {
+            "candidate" => {
+                let task: TaskRow = parse(row.try_get(2)?, "ready task", "")?;
+                if known.insert(task.task_id.clone()) {
+                    let place = usize::try_from(number - 1).unwrap_or(usize::MAX);
+                    seen.candidates.tasks.entry(place).or_default().push(task);
+                }
+            }
+            "in session" => seen
+                .in_sessions
+                .push(parse(row.try_get(2)?, "ready task", "")?),
+            "leased" => seen.leased.push(parse(row.try_get(2)?, "leased task", "")?),
+            _ => {
+                let run_id = text(row, 2)?.into();
+                seen.runs.push((run_id, number.cast_unsigned()));
+            }
         }
     }
-    for (place, tasks) in &mut found.tasks {
-        tasks.sort_by(|one, other| {
-            (one.priority, one.available_at, &one.task_id).cmp(&(
-                other.priority,
-                other.available_at,
-                &other.task_id,
-            ))
-        });
-        let limit = limits.get(*place).copied().unwrap_or(0);
-        found.is_truncated |= signed(tasks.len() as u64) >= limit;
+    seen.candidates.sort(&limits);
+    retain_asked(&mut seen.leased, &look.polls);
+    Ok(seen)
+}
+
+impl Candidates {
+    /// Brings the tasks of each queue into the order of matching.
+    fn sort(&mut self, limits: &[i64]) {
+        for (place, tasks) in &mut self.tasks {
+            tasks.sort_by(|one, other| {
+                (one.priority, one.available_at, &one.task_id).cmp(&(
+                    other.priority,
+                    other.available_at,
+                    &other.task_id,
+                ))
+            });
+            let limit = limits.get(*place).copied().unwrap_or(0);
+            self.is_truncated |= signed(tasks.len() as u64) >= limit;
+        }
     }
-    Ok(found)
+}
+
+/// Keeps the tasks that these very polls lease.
+fn retain_asked(leased: &mut Vec<TaskRow>, polls: &[PollId]) {
+    let wanted: BTreeSet<(&str, &str)> = polls
+        .iter()
+        .map(|poll| (poll.worker_id.as_str(), poll.request_id.as_str()))
+        .collect();
+    leased.retain(|task| {
+        let (owner, request) = (task.lease_owner.as_ref(), task.poll_request_id.as_deref());
+        owner
+            .zip(request)
+            .is_some_and(|(owner, request)| wanted.contains(&(owner.as_str(), request)))
+    });
 }
 
 /// Returns the task types of the polls in one text; `None` if all are accepted.
@@ -172,10 +238,12 @@ async fn take_tasks(
     Ok(selected)
 }
 
-/// Returns the ready tasks of sessions that the workers of these polls hold, or that no worker holds.
-async fn in_sessions(client: &Connected, wanted: &[Wanted]) -> Result<Vec<TaskRow>, Error> {
-    let is_activity = |wanted: &&Wanted| wanted.queue.kind.as_str() == "activity";
+type Column<'a> = Vec<std::borrow::Cow<'a, str>>;
+
+/// Returns the namespace, the queue and the worker of each poll for activities.
+fn session_columns(wanted: &[Wanted]) -> (Column<'_>, Column<'_>, Column<'_>) {
     let mut columns = (Vec::new(), Vec::new(), Vec::new());
+    let is_activity = |wanted: &&Wanted| wanted.queue.kind == TaskKind::Activity;
     for wanted in wanted.iter().filter(is_activity) {
         for (filter, _) in &wanted.polls {
             columns.0.push(escaped(wanted.queue.namespace.as_str()));
@@ -183,80 +251,7 @@ async fn in_sessions(client: &Connected, wanted: &[Wanted]) -> Result<Vec<TaskRo
             columns.2.push(escaped(filter.worker_id.as_str()));
         }
     }
-    if columns.0.is_empty() {
-        return Ok(Vec::new());
-    }
-    let limit = signed(IN_SESSION_MAX as u64);
-    let rows = query(
-        client,
-        IN_SESSIONS,
-        &[&columns.0, &columns.1, &columns.2, &limit],
-    )
-    .await?;
-    list_of(&rows)
-}
-
-/// Returns the tasks that these polls lease.
-async fn leased(client: &Connected, polls: &[PollId]) -> Result<Vec<TaskRow>, Error> {
-    if polls.is_empty() {
-        return Ok(Vec::new());
-    }
-    let column = |of: fn(&PollId) -> &str| -> Vec<std::borrow::Cow<'_, str>> {
-        polls.iter().map(|poll| escaped(of(poll))).collect()
-    };
-    let rows = query(
-        client,
-        LEASED,
-        &[
-            &column(|poll| poll.queue.namespace.as_str()),
-            &column(|poll| poll.queue.kind.as_str()),
-            &column(|poll| poll.queue.queue.as_str()),
-            &column(|poll| poll.worker_id.as_str()),
-        ],
-    )
-    .await?;
-    let mut found: Vec<TaskRow> = list_of(&rows)?;
-    let wanted: BTreeSet<(&str, &str)> = polls
-        .iter()
-        .map(|poll| (poll.worker_id.as_str(), poll.request_id.as_str()))
-        .collect();
-    found.retain(|task| {
-        let (owner, request) = (task.lease_owner.as_ref(), task.poll_request_id.as_deref());
-        owner
-            .zip(request)
-            .is_some_and(|(owner, request)| wanted.contains(&(owner.as_str(), request)))
-    });
-    Ok(found)
-}
-
-fn list_of(rows: &[tokio_postgres::Row]) -> Result<Vec<TaskRow>, Error> {
-    rows.iter()
-        .map(|row| parse(row.try_get(0)?, "task", ""))
-        .collect()
-}
-
-/// Returns the runs that have another version than this server knows.
-async fn changed(client: &Connected, runs: &[(RunId, u64)]) -> Result<Vec<(RunId, u64)>, Error> {
-    if runs.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (ids, versions): (Vec<_>, Vec<i64>) = runs
-        .iter()
-        .map(|(run_id, version)| (escaped(run_id.as_str()), signed(*version)))
-        .unzip();
-    let rows = query(
-        client,
-        "SELECT s.run_id, s.version FROM unnest($1::text[], $2::int8[]) w (run_id, version)
-         JOIN run_states s ON s.run_id = w.run_id AND s.version <> w.version",
-        &[&ids, &versions],
-    )
-    .await?;
-    rows.iter()
-        .map(|row| {
-            let version = row.try_get::<_, i64>(1)?.cast_unsigned();
-            Ok((text(row, 0)?.into(), version))
-        })
-        .collect()
+    columns
 }
 
 /// Takes due runs and sessions for this server, as far as no other was quicker.
@@ -347,8 +342,8 @@ pub(super) fn session_key(namespace: &str, session_id: &str) -> String {
     format!("s:{}{SEPARATOR}{}", escaped(namespace), escaped(session_id))
 }
 
-/// The tasks of all queues, and those of each fairness class. A row without a type name was written by an older release.
-const CANDIDATES: &str = "SELECT w.place, t.body
+/// What a server waits for. A row without a type name was written by an older release.
+const LOOK: &str = "SELECT 'candidate', w.place, t.body
      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[]) WITH ORDINALITY
           w (namespace, kind, queue, types, most, place)
      CROSS JOIN LATERAL (
@@ -381,7 +376,26 @@ const CANDIDATES: &str = "SELECT w.place, t.body
                 AND (w.types IS NULL OR t.type_name IS NULL OR t.type_name = ANY(string_to_array(w.types, E'\\x1f')))
                 AND NOT EXISTS (SELECT 1 FROM taken k WHERE k.key = 't:' || t.task_id AND k.until > $6)
               ORDER BY t.available_at, t.task_id LIMIT 1) f)
-     ) t";
+     ) t
+     UNION ALL
+     SELECT 'in session', 0, t.body FROM (
+         SELECT DISTINCT t.body FROM unnest($8::text[], $9::text[], $10::text[]) w (namespace, queue, worker)
+         CROSS JOIN LATERAL (
+             SELECT t.body FROM tasks t
+             LEFT JOIN worker_sessions s ON s.namespace = t.namespace AND s.session_id = t.session_id
+             WHERE t.status = 'ready' AND t.session_id IS NOT NULL
+               AND t.namespace = w.namespace AND t.kind = 'activity' AND t.queue = w.queue
+               AND (s.session_id IS NULL OR s.status <> 'active' OR s.lease_owner = w.worker)
+             ORDER BY t.priority, t.available_at, t.task_id LIMIT $11) t) t
+     UNION ALL
+     SELECT 'leased', 0, t.body FROM (
+         SELECT DISTINCT t.body
+         FROM unnest($12::text[], $13::text[], $14::text[], $15::text[]) w (namespace, kind, queue, worker)
+         JOIN tasks t ON t.status = 'leased' AND t.namespace = w.namespace AND t.kind = w.kind AND t.queue = w.queue
+          AND t.lease_owner = w.worker) t
+     UNION ALL
+     SELECT 'run', s.version, s.run_id FROM unnest($16::text[], $17::int8[]) w (run_id, version)
+     JOIN run_states s ON s.run_id = w.run_id AND s.version <> w.version";
 
 /// Takes what no server has, or what one has no longer. Keys are taken in their order, so that two servers cannot wait for each other.
 const TAKE: &str = "INSERT INTO taken (key, server, until, due_at)
@@ -390,19 +404,6 @@ const TAKE: &str = "INSERT INTO taken (key, server, until, due_at)
      WHERE taken.until <= $5 OR (excluded.due_at IS NOT NULL
            AND (taken.due_at IS DISTINCT FROM excluded.due_at OR taken.server = excluded.server))
      RETURNING key";
-
-const IN_SESSIONS: &str = "SELECT DISTINCT t.body FROM unnest($1::text[], $2::text[], $3::text[]) w (namespace, queue, worker)
-     CROSS JOIN LATERAL (
-         SELECT t.body FROM tasks t
-         LEFT JOIN worker_sessions s ON s.namespace = t.namespace AND s.session_id = t.session_id
-         WHERE t.status = 'ready' AND t.session_id IS NOT NULL
-           AND t.namespace = w.namespace AND t.kind = 'activity' AND t.queue = w.queue
-           AND (s.session_id IS NULL OR s.status <> 'active' OR s.lease_owner = w.worker)
-         ORDER BY t.priority, t.available_at, t.task_id LIMIT $4) t";
-
-const LEASED: &str = "SELECT DISTINCT t.body FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) w (namespace, kind, queue, worker)
-     JOIN tasks t ON t.status = 'leased' AND t.namespace = w.namespace AND t.kind = w.kind AND t.queue = w.queue
-      AND t.lease_owner = w.worker";
 
 const DUE_RUNS: &str = "SELECT 'r:' || a.run_id, a.alarm, a.run_id, '' FROM run_alarms a
      WHERE a.alarm <= $1 AND NOT EXISTS (

@@ -1,11 +1,7 @@
-//! Reads by key: a run, its history, its commands, a task, a document. Each is one statement, hence one snapshot; what a row was
+//! Reads by key: the history of a run, its commands, a task, a document. Each is one statement, hence one snapshot; what a row was
 //! written without is read from an event, which never changes.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use longhaul_engine::change::{CommandRow, Document, DocumentKey, DocumentKind, LogLine, TaskRow};
-use longhaul_engine::run::state::{Part, PartKey, Run};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkflowId};
 use longhaul_protocol::json::from_stored;
@@ -17,7 +13,7 @@ use tokio_postgres::types::ToSql;
 use super::connect::Connected;
 use super::text::{escaped, unescaped};
 use crate::encode::signed;
-use crate::{CommandKey, CommandRows, Error, Instance, Page, RunRead, StoredEvent, thin};
+use crate::{CommandKey, CommandRows, Error, Instance, Page, StoredEvent, thin};
 
 /// Runs a fixed statement, prepared once per connection.
 pub(super) async fn query(
@@ -39,53 +35,8 @@ pub(super) async fn query_opt(
     Ok(client.query_opt(&statement, parameters).await?)
 }
 
-pub(super) async fn run(
-    client: &Connected,
-    run_id: &RunId,
-    unless: Option<u64>,
-) -> Result<RunRead, Error> {
-    let known = unless.map(signed);
-    let row = query_opt(
-        client,
-        "SELECT s.version,
-                CASE WHEN s.version IS DISTINCT FROM $2 THEN s.state END,
-                CASE WHEN s.version IS DISTINCT FROM $2 THEN (SELECT body FROM run_specs p WHERE p.run_id = s.run_id) END,
-                CASE WHEN s.version IS DISTINCT FROM $2
-                     THEN ARRAY(SELECT part FROM run_parts p WHERE p.run_id = s.run_id ORDER BY part) END,
-                CASE WHEN s.version IS DISTINCT FROM $2
-                     THEN ARRAY(SELECT body FROM run_parts p WHERE p.run_id = s.run_id ORDER BY part) END
-         FROM run_states s WHERE s.run_id = $1",
-        &[&escaped(run_id.as_str()), &known],
-    )
-    .await?;
-    let Some(row) = row else {
-        return Ok(RunRead::Missing);
-    };
-    let version = row.try_get::<_, i64>(0)?.cast_unsigned();
-    if unless == Some(version) {
-        return Ok(RunRead::Unchanged);
-    }
-    let id = run_id.as_str();
-    let core = parse(row.try_get(1)?, "run", id)?;
-    let spec = Arc::new(parse(row.try_get(2)?, "specification of run", id)?);
-    let (keys, bodies): (Vec<&str>, Vec<&str>) = (row.try_get(3)?, row.try_get(4)?);
-    let mut parts = BTreeMap::new();
-    for (key, body) in keys.into_iter().zip(bodies) {
-        let key: PartKey = key
-            .parse()
-            .map_err(|error| Error::unreadable("part of run", id, error))?;
-        parts.insert(key, parse::<Part>(body, "part of run", id)?);
-    }
-    let mut run = Run::new(version, spec, core, parts);
-    for (key, sequence) in thin::missing(&run) {
-        let payload = payload(client, run_id, sequence).await?;
-        thin::restore(&mut run, key, &payload)?;
-    }
-    Ok(RunRead::Found(Box::new(run)))
-}
-
 /// Returns the payload of an event.
-async fn payload(
+pub(super) async fn payload(
     client: &Connected,
     run_id: &RunId,
     sequence: HistorySeq,

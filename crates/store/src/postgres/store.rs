@@ -7,6 +7,7 @@ use futures::stream::BoxStream;
 use longhaul_engine::change::{
     Changes, CommandRow, Document, DocumentKey, DocumentKind, LogLine, TaskRow,
 };
+use longhaul_engine::run::state::Run;
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkflowId};
@@ -21,9 +22,9 @@ use super::migrate::migrate;
 use super::options::Options;
 use super::pool::{Pool, pool};
 use super::write::Writers;
-use super::{list, look, read, visibility};
+use super::{list, look, read, run, visibility};
 use crate::encode::signed;
-use crate::group::{Counters, Stats};
+use crate::group::{Counters, RemoteStats, Stats};
 use crate::postgres::text::escaped;
 use crate::trial::Trials;
 use crate::{
@@ -38,6 +39,8 @@ pub struct Postgres {
     pool: Pool,
     writers: Writers,
     trials: Trials,
+    /// Counts the statements of this store.
+    options: Options,
     /// The name of this server in the tables.
     server: String,
     exchange: Arc<Exchange>,
@@ -53,6 +56,7 @@ impl Postgres {
     /// [`Error::Unavailable`] if the server cannot be reached or used, [`Error::NewerSchema`] if a newer release migrated the
     /// database.
     pub async fn open(options: Options) -> Result<Self, Error> {
+        let options = options.counted_apart();
         let mut client = connect(&options, Role::Writer).await?;
         inspect(&client).await?;
         migrate(&mut client).await?;
@@ -67,16 +71,12 @@ impl Postgres {
             pool: pool(&options)?,
             writers: Writers::start(&options, counters, &exchange),
             trials: Trials::default(),
+            options,
             server,
             exchange,
             _background: background,
             clock: DatabaseClock::default(),
         })
-    }
-
-    /// Returns the counters of the writers, for metrics.
-    pub fn stats(&self) -> Stats {
-        self.writers.counters.snapshot()
     }
 }
 
@@ -94,6 +94,21 @@ impl Store for Postgres {
             Ok(Writable { clock })
         }
         .boxed()
+    }
+
+    fn stats(&self) -> Stats {
+        let pool = self.pool.status();
+        let remote = RemoteStats {
+            statements: self.options.statements(),
+            connections: pool.size as u64,
+            connections_idle: pool.available as u64,
+            readers_waiting: pool.waiting as u64,
+        };
+        Stats {
+            waiting: self.writers.waiting() as u64,
+            remote: Some(remote),
+            ..self.writers.counters.snapshot()
+        }
     }
 
     fn shared(&self) -> Option<&dyn Shared> {
@@ -129,12 +144,12 @@ impl Shared for Postgres {
 }
 
 impl RunStore for Postgres {
-    fn run_unless<'a>(
+    fn run_since<'a>(
         &'a self,
         run_id: &'a RunId,
-        version: Option<u64>,
+        known: Option<Box<Run>>,
     ) -> StoreFuture<'a, RunRead> {
-        async move { read::run(&*self.pool.get().await?, run_id, version).await }.boxed()
+        async move { run::read(&*self.pool.get().await?, run_id, known).await }.boxed()
     }
 
     fn instance<'a>(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures::future::{self, FutureExt as _, TryFutureExt as _};
 use longhaul_engine::change::{Changes, CommandRow, LogLine, TaskRow};
+use longhaul_engine::run::state::Run;
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkflowId};
@@ -33,7 +34,7 @@ use self::encode::{Commit, Write};
 use self::pool::Pool;
 use self::table::{document, key, log, session};
 use self::write::Writer;
-use crate::group::{Counters, Group};
+use crate::group::{Counters, Group, Stats};
 use crate::trial::Trials;
 use crate::{
     CommandKey, CommandRows, Document, DocumentKey, DocumentKind, Due, DueLimits, Error,
@@ -43,7 +44,6 @@ use crate::{
 };
 
 pub use self::open::{Options, Sync};
-pub use crate::group::Stats;
 
 /// History pages up to this many events are read at once, on the caller's thread: a workflow task's page is usually this small, and
 /// hundreds of payloads are not.
@@ -85,11 +85,6 @@ impl Sqlite {
         })
     }
 
-    /// Returns the counters of the writer, for metrics.
-    pub fn stats(&self) -> Stats {
-        self.group.stats()
-    }
-
     /// Enqueues a write at once; a write that cannot be encoded is never enqueued.
     fn write<T: Send + 'static>(
         &self,
@@ -111,6 +106,10 @@ impl Store for Sqlite {
         checked.map_ok(|()| Writable::default()).boxed()
     }
 
+    fn stats(&self) -> Stats {
+        self.group.stats()
+    }
+
     /// The lock excludes every other process.
     fn shared(&self) -> Option<&dyn Shared> {
         None
@@ -125,13 +124,13 @@ impl Store for Sqlite {
 }
 
 impl RunStore for Sqlite {
-    fn run_unless<'a>(
+    fn run_since<'a>(
         &'a self,
         run_id: &'a RunId,
-        version: Option<u64>,
+        known: Option<Box<Run>>,
     ) -> StoreFuture<'a, RunRead> {
         self.pool
-            .point(|connection| read::run(connection, run_id, version))
+            .point(|connection| read::run(connection, run_id, known))
     }
 
     fn instance<'a>(

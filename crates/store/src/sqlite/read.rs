@@ -23,7 +23,7 @@ use crate::{
 pub(super) fn run(
     connection: &Connection,
     run_id: &RunId,
-    unless: Option<u64>,
+    known: Option<Box<Run>>,
 ) -> Result<RunRead, Error> {
     // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row, but only
     // those of the first row are read.
@@ -36,8 +36,8 @@ pub(super) fn run(
         return Ok(RunRead::Missing);
     };
     let version = first.get::<_, i64>(0)?.cast_unsigned();
-    if unless == Some(version) {
-        return Ok(RunRead::Unchanged);
+    if let Some(known) = known.filter(|known| known.version == version) {
+        return Ok(RunRead::Unchanged(known));
     }
     let core = body(first, 1, "run", run_id.as_str())?;
     let spec = Arc::new(body(first, 2, "specification of run", run_id.as_str())?);

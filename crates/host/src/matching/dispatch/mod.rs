@@ -23,6 +23,7 @@ mod in_session;
 mod lanes;
 mod limited;
 mod queue;
+mod quiet;
 pub(crate) mod ready_task;
 mod session_index;
 mod session_queues;
@@ -32,9 +33,12 @@ pub(crate) use in_session::READY_IN_SESSION_MAX;
 pub use queue::FairnessView;
 pub(crate) use ready_task::{ReadyTask, Reservation};
 
+pub(crate) use shared::{Polls as PollExtent, UncheckedPolls};
+
 use lanes::LaneKey;
 pub(crate) use queue::Asked;
 use queue::{Queue, QueuePlace, Waiter};
+use quiet::Quiet;
 use session_index::SessionIndex;
 use session_queues::SessionQueueKey;
 
@@ -134,6 +138,8 @@ struct State {
     is_shared: bool,
     /// When tasks that are here for a moment are removed.
     expiries: BTreeSet<(Timestamp, TaskId)>,
+    /// What the newest looks at a shared store did not find.
+    quiet: Quiet,
     /// A queue that is idle and known to be empty in the store is not here.
     queues: HashMap<QueueKey, Queue>,
     /// The store may hold ready tasks of queues that are not here.
@@ -217,6 +223,7 @@ impl Dispatch {
                 is_stored: source != Source::Memory,
                 is_shared: source == Source::SharedStore,
                 expiries: BTreeSet::new(),
+                quiet: Quiet::default(),
                 is_partial: false,
                 ready_bytes: 0,
                 uses: 0,
@@ -248,8 +255,9 @@ impl Dispatch {
             if !known && (state.has_room() || state.queues.contains_key(&key)) {
                 state.queue(&key, now).added.count(now);
             }
-            state.offer(key, ReadyTask::from(row), Origin::Commit, now);
+            state.offer(key.clone(), ReadyTask::from(row), Origin::Commit, now);
             if state.is_shared && state.places.contains_key(&row.task_id) {
+                state.quiet.disturb(&key);
                 // A task of a session stays for a moment: its worker may be about to poll here.
                 if row.worker_session.is_none() {
                     state.withdraw(&row.task_id);

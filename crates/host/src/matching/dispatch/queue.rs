@@ -1,6 +1,8 @@
 //! One task queue in memory: its ready tasks in the order of matching, and the polls that wait for one.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_engine::queue::{Fairness, PollFilter, Withheld};
 use longhaul_protocol::Timestamp;
@@ -47,6 +49,14 @@ pub(crate) struct Asked {
     pub(crate) count: usize,
     /// The id that its worker gave it.
     pub(crate) request_id: Option<String>,
+    /// Whether the store was asked for a task that another server gave to the same poll.
+    pub(crate) is_checked: Arc<AtomicBool>,
+}
+
+impl Asked {
+    pub(crate) fn is_checked(&self) -> bool {
+        self.is_checked.load(Ordering::Relaxed)
+    }
 }
 
 impl Default for Asked {
@@ -54,6 +64,7 @@ impl Default for Asked {
         Self {
             count: 1,
             request_id: None,
+            is_checked: Arc::default(),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Matching of tasks that other servers hand out too: what the waiting polls want, and what a look found for them.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_engine::change::{Cap, CapScope, TaskRow, TaskStatus};
 use longhaul_engine::queue::{PollFilter, Withheld};
 use longhaul_protocol::Timestamp;
 use longhaul_store::{PollId, QueueKey, Wanted};
 
+use super::queue::Waiter;
 use super::{Dispatch, Origin, ReadyTask, State, queue_of};
 use crate::matching::admission::Throttle;
 
@@ -16,10 +19,35 @@ const WANTED_MAX: usize = 1000;
 /// A queue whose leases are at their cap is tried again after this, if no hint comes earlier.
 const WITHHELD_SECONDS: u64 = 1;
 
+/// Which waiting polls are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polls {
+    All,
+    /// Those that the store was not asked for yet.
+    Unchecked,
+}
+
+/// The polls whose reply may have been given by another server, and what records that the store was asked.
+#[derive(Default)]
+pub(crate) struct UncheckedPolls {
+    pub(crate) ids: Vec<PollId>,
+    is_checked: Vec<Arc<AtomicBool>>,
+}
+
+impl UncheckedPolls {
+    /// Records that the store was asked.
+    pub(crate) fn check(&self) {
+        for is_checked in &self.is_checked {
+            is_checked.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Dispatch {
-    /// Returns what the polls wait for, of these queues or of all.
+    /// Returns what the polls wait for, of these queues or of all. A look for it begins.
     pub(crate) fn wanted(&self, queues: Option<&HashSet<QueueKey>>) -> Vec<Wanted> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.quiet.begin();
         let waiting = state.queues.iter().filter(|(key, queue)| {
             !queue.waiters.is_empty() && queues.is_none_or(|queues| queues.contains(key))
         });
@@ -84,20 +112,43 @@ impl Dispatch {
         !self.caps_of_lease(&leased).is_empty()
     }
 
-    /// Returns the waiting polls that have ids.
-    pub(crate) fn waiting_polls(&self) -> Vec<PollId> {
+    /// Returns the waiting polls that have ids: all, or those that the store was not asked for yet.
+    pub(crate) fn waiting_polls(&self, extent: Polls) -> UncheckedPolls {
         let state = self.state.lock();
-        let queues = state.queues.iter();
-        let polls = queues.flat_map(|(key, queue)| {
-            queue.waiters.iter().filter_map(|waiter| {
-                Some(PollId {
+        let mut polls = UncheckedPolls::default();
+        for (key, queue) in &state.queues {
+            for Waiter { filter, asked, .. } in &queue.waiters {
+                let Some(request_id) = &asked.request_id else {
+                    continue;
+                };
+                if extent == Polls::Unchecked && asked.is_checked() {
+                    continue;
+                }
+                polls.ids.push(PollId {
                     queue: key.clone(),
-                    worker_id: waiter.filter.worker_id.clone(),
-                    request_id: waiter.asked.request_id.clone()?,
-                })
-            })
-        });
-        polls.collect()
+                    worker_id: filter.worker_id.clone(),
+                    request_id: request_id.clone(),
+                });
+                polls.is_checked.push(Arc::clone(&asked.is_checked));
+            }
+        }
+        polls
+    }
+
+    /// Returns whether a look for such a poll found nothing a moment ago, and nothing has come since.
+    pub(crate) fn is_quiet(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
+        let state = self.state.lock();
+        state.quiet.is_quiet(queue, filter)
+    }
+
+    /// Records that a queue may have a task that this server does not have.
+    pub(crate) fn disturb(&self, queue: &QueueKey) {
+        self.state.lock().quiet.disturb(queue);
+    }
+
+    /// Records that any queue may have such tasks.
+    pub(crate) fn disturb_all(&self) {
+        self.state.lock().quiet.disturb_all();
     }
 
     /// Returns whether a poll waits for tasks of the queue.
@@ -107,10 +158,14 @@ impl Dispatch {
         queue.is_some_and(|queue| !queue.waiters.is_empty())
     }
 
-    /// Adds tasks that a look found.
-    pub(crate) fn add_found(&self, rows: &[TaskRow]) {
+    /// Adds the tasks that a look for these polls found. The look has ended.
+    pub(crate) fn add_found(&self, wanted: &[Wanted], rows: &[TaskRow]) {
         let mut state = self.state.lock();
         let now = self.clock.now();
+        let found: HashSet<QueueKey> = rows.iter().map(queue_of).collect();
+        let empty = wanted.iter();
+        let empty = empty.filter(|wanted| !found.contains(&wanted.queue));
+        state.quiet.end(empty);
         for row in rows {
             state.offer(queue_of(row), ReadyTask::from(row), Origin::Fetched, now);
         }
@@ -139,6 +194,14 @@ impl Dispatch {
         }
     }
 
+    /// Puts a task back and reserves the one that another server leased to the same poll.
+    pub(crate) fn exchange(&self, queue: &QueueKey, task: ReadyTask, row: &TaskRow) -> ReadyTask {
+        let reservation = task.reservation();
+        self.end_reservation(queue, &reservation, Some(task));
+        self.state.lock().leases.reserve(queue);
+        ReadyTask::from(row)
+    }
+
     /// Removes the tasks that are left to this server no longer.
     pub(crate) fn remove_expired(&self) {
         let mut state = self.state.lock();
@@ -147,6 +210,10 @@ impl Dispatch {
             && *at <= now
             && let Some((_, task_id)) = state.expiries.pop_first()
         {
+            if let Some((queue, _)) = state.places.get(&task_id) {
+                let queue = queue.clone();
+                state.quiet.disturb(&queue);
+            }
             state.withdraw(&task_id);
         }
     }

@@ -50,6 +50,51 @@ async fn a_poll_that_does_not_wait_finds_the_task_of_another_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn polls_that_find_nothing_share_a_look_until_a_hint_comes() {
+    let servers = servers(Delivery::AtOnce).await;
+    let poll = poll_of("w1", None, 0);
+    let before = servers.cluster.looks();
+    for _ in 0..100 {
+        let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
+        assert!(!is_leased(&polled));
+    }
+    assert_eq!(servers.cluster.looks() - before, 1);
+    start(&servers, "order-1").await;
+    settle(&servers).await;
+    let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
+    assert!(is_leased(&polled), "the hint said that there is something");
+}
+
+#[tokio::test(start_paused = true)]
+async fn polls_that_find_nothing_look_again_although_hints_are_lost() {
+    let servers = servers(Delivery::Never).await;
+    let poll = poll_of("w1", None, 0);
+    let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
+    assert!(!is_leased(&polled));
+    start(&servers, "order-1").await;
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
+    assert!(is_leased(&polled));
+}
+
+/// The poll has an id, so another server may have given it a task.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_poll_gets_its_lease_although_the_queue_was_quiet() {
+    let servers = servers(Delivery::Never).await;
+    let quiet = poll_of("w1", None, 0);
+    let polled = servers.second.workflow_tasks().poll(&quiet, 500).await;
+    assert!(!is_leased(&polled));
+    start(&servers, "order-1").await;
+    for wait_seconds in [0, 30] {
+        let poll = poll_of("w1", Some("p1"), wait_seconds);
+        let first = leased(servers.first.workflow_tasks().poll(&poll, 500).await);
+        let again = leased(servers.second.workflow_tasks().poll(&poll, 500).await);
+        assert_eq!(first.claim.task_id, again.claim.task_id);
+        assert_eq!(first.claim.attempt, again.claim.attempt);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_task_goes_to_one_poll_of_all_servers() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;

@@ -1,12 +1,15 @@
 //! Opens one connection: tries the hosts, logs in, and sets what the store relies on.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
 use futures::StreamExt as _;
 use rand::seq::SliceRandom as _;
 use tokio::sync::mpsc;
-use tokio_postgres::{AsyncMessage, Client};
+use tokio_postgres::{AsyncMessage, Client, Error as PostgresError, Statement};
 
 use super::options::{Options, Place};
 use super::refusal::{self, Attempt};
@@ -22,10 +25,61 @@ pub enum Role {
     Reader,
 }
 
-/// An open connection with a cache of prepared statements. Dropping it closes the connection.
+/// An open connection with a cache of prepared statements. Dropping it closes the connection. It counts what it sends.
 ///
 /// The cache has no limit: use `prepare_cached` for fixed statements only.
-pub type Connected = ClientWrapper;
+#[derive(Debug)]
+pub struct Connected {
+    client: ClientWrapper,
+    statements: Arc<AtomicU64>,
+}
+
+impl Connected {
+    /// Returns a statement that is about to be sent, and counts it. It is prepared once per connection.
+    ///
+    /// # Errors
+    /// The server refuses the statement, or the connection is lost.
+    pub async fn prepare_cached(&self, sql: &str) -> Result<Statement, PostgresError> {
+        self.count();
+        self.client.prepare_cached(sql).await
+    }
+
+    /// Prepares a statement that is sent later.
+    ///
+    /// # Errors
+    /// As [`Self::prepare_cached`].
+    pub async fn prepare_ahead(&self, sql: &str) -> Result<(), PostgresError> {
+        self.client.prepare_cached(sql).await.map(drop)
+    }
+
+    /// Sends a text of statements, and counts it as one.
+    ///
+    /// # Errors
+    /// The server refuses a statement, or the connection is lost.
+    pub async fn batch_execute(&self, sql: &str) -> Result<(), PostgresError> {
+        self.count();
+        self.client.batch_execute(sql).await
+    }
+
+    /// Counts a statement that is sent in another way.
+    pub(crate) fn count(&self) {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Connected {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        &self.client
+    }
+}
+
+impl DerefMut for Connected {
+    fn deref_mut(&mut self) -> &mut ClientWrapper {
+        &mut self.client
+    }
+}
 
 /// A transaction of the store never waits for anything but the server. One that is idle longer belongs to a stopped process, and
 /// its locks stop the other servers.
@@ -123,7 +177,10 @@ async fn connect_to(
         }
     });
     // From here on, dropping it ends the driver.
-    let connected = ClientWrapper::new(client, driver);
+    let connected = Connected {
+        client: ClientWrapper::new(client, driver),
+        statements: Arc::clone(&options.statements),
+    };
     set_session(&connected, options, role)
         .await
         .map_err(|error| explain(&error))?;

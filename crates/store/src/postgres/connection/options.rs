@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio_postgres::Config;
@@ -58,6 +60,8 @@ pub struct Options {
     pub(super) connect_timeout: Duration,
     /// The address without the password.
     pub(super) shown: String,
+    /// Statements that all connections with these options sent.
+    pub(super) statements: Arc<AtomicU64>,
 }
 
 /// One server to try.
@@ -124,7 +128,49 @@ impl Options {
             lock_timeout: LOCK_TIMEOUT,
             connect_timeout: CONNECT_TIMEOUT,
             shown: String::new(),
+            statements: Arc::default(),
         }
+    }
+
+    /// Returns the same options with a count of statements of their own.
+    #[must_use]
+    pub(in crate::postgres) fn counted_apart(mut self) -> Self {
+        self.statements = Arc::default();
+        self
+    }
+
+    /// Returns how many statements were sent.
+    pub(in crate::postgres) fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
+    }
+
+    /// Returns the options for another database of the same server.
+    #[must_use]
+    pub fn with_database(mut self, name: &str) -> Self {
+        self.database = Some(name.to_owned());
+        self
+    }
+
+    /// Returns the variables by which programs of PostgreSQL find the same database, the password included.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut variables = Vec::new();
+        if let Some(place) = self.places.first() {
+            let host = match &place.host {
+                Host::Name(name) => name.clone(),
+                Host::Folder(folder) => folder.display().to_string(),
+            };
+            variables.push(("PGHOST", host));
+            variables.push(("PGPORT", place.port.to_string()));
+        }
+        let optional = [
+            ("PGUSER", &self.user),
+            ("PGPASSWORD", &self.password),
+            ("PGDATABASE", &self.database),
+        ];
+        for (name, value) in optional {
+            variables.extend(value.clone().map(|value| (name, value)));
+        }
+        variables
     }
 
     /// Sets how many connections readers have at most; at least 1.

@@ -62,6 +62,7 @@ pub(in crate::postgres) async fn run_ids(
     filter: &RunFilter,
 ) -> Result<Vec<RunId>, Error> {
     let sql = page(filter);
+    client.count();
     let rows = client.query(sql.text(), &sql.values()).await?;
     rows.iter()
         .map(|row| Ok(RunId::from(text(row, 0)?)))
@@ -70,6 +71,7 @@ pub(in crate::postgres) async fn run_ids(
 
 /// Begins to read one moment. Dropping it ends it.
 async fn snapshot(client: &mut Connected) -> Result<Transaction<'_>, Error> {
+    client.count();
     let client: &mut tokio_postgres::Client = client;
     let builder = client.build_transaction();
     let builder = builder.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead);

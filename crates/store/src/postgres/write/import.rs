@@ -111,7 +111,12 @@ fn add<'a>(batch: &mut Rows<'a>, row: &'a Row, parsed: &'a Parsed) {
         }
         (Row::Part { run_id, part, body }, Parsed::Part(searched)) => {
             let searched = searched.clone();
-            let row = PartRow { body, searched };
+            // No server has an older copy of the run.
+            let row = PartRow {
+                body,
+                searched,
+                version: 1,
+            };
             batch.parts.insert((run_id, part), Some(row));
         }
         (Row::Task { task_id, body }, Parsed::Task(task)) => {

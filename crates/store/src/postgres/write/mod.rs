@@ -130,6 +130,14 @@ impl Writers {
         Ok(answered)
     }
 
+    /// Returns how many commits wait now, those of batches on their way included.
+    pub(super) fn waiting(&self) -> usize {
+        let queues = self.queues.iter();
+        queues
+            .map(|queue| queue.waiting.load(Ordering::Relaxed))
+            .sum()
+    }
+
     fn shortest(&self) -> usize {
         let queues = self.queues.iter().enumerate();
         queues

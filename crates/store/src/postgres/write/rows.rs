@@ -18,6 +18,8 @@ pub(super) struct PartRow<'a> {
     pub(super) body: &'a str,
     /// The text that a search looks into.
     pub(super) searched: Option<String>,
+    /// The version of the run that wrote it.
+    pub(super) version: u64,
 }
 
 /// A deleted command: its workflow, its run and its number.
@@ -87,6 +89,7 @@ impl<'a> Rows<'a> {
             let body = row.body.as_deref().map(|body| PartRow {
                 body,
                 searched: searched(*key, part.as_ref()),
+                version: change.version(),
             });
             self.parts.insert((run_id, &row.key), body);
         }

@@ -13,14 +13,17 @@ pub(super) const CREATE_NAMES: &str =
      SELECT * FROM unnest($1::text[], $2::text[], $3::int8[], $4::text[])";
 
 pub(super) const CREATE_STATES: &str = "INSERT INTO run_states (run_id, version, list_status, closed_at, alarm, status, updated_at, definition,
-     priority, created_by, idempotency_key, classifier, reason, failed_references, state)
-     SELECT * FROM unnest($1::text[], $2::int8[], $3::text[], $4::int8[], $5::int8[], $6::text[], $7::int8[], $8::int8[], $9::int8[],
-     $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])";
+     priority, created_by, idempotency_key, classifier, reason, failed_references, state, parts_version, parts_since)
+     SELECT n.*, n.version, 1 FROM unnest($1::text[], $2::int8[], $3::text[], $4::int8[], $5::int8[], $6::text[], $7::int8[], $8::int8[],
+     $9::int8[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+     n (run_id, version, list_status, closed_at, alarm, status, updated_at, definition, priority, created_by, idempotency_key,
+     classifier, reason, failed_references, state)";
 
 pub(super) const UPDATE_STATES: &str = "UPDATE run_states s SET version = n.version, list_status = n.list_status, closed_at = n.closed_at,
      alarm = n.alarm, status = n.status, updated_at = n.updated_at, definition = n.definition, priority = n.priority,
      created_by = n.created_by, idempotency_key = n.idempotency_key, classifier = n.classifier, reason = n.reason,
-     failed_references = n.failed_references, state = n.state
+     failed_references = n.failed_references, state = n.state, parts_version = n.version,
+     parts_since = CASE WHEN s.parts_version = s.version THEN s.parts_since ELSE s.version + 1 END
      FROM unnest($1::text[], $2::int8[], $3::text[], $4::int8[], $5::int8[], $6::text[], $7::int8[], $8::int8[], $9::int8[],
      $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
      n (run_id, version, list_status, closed_at, alarm, status, updated_at, definition, priority, created_by, idempotency_key,
@@ -43,9 +46,9 @@ pub(super) const DELETE_PARTS: &str =
     "DELETE FROM run_parts p USING unnest($1::text[], $2::text[]) n (run_id, part)
      WHERE p.run_id = n.run_id AND p.part = n.part";
 
-pub(super) const PUT_PARTS: &str = "INSERT INTO run_parts (run_id, part, searched, body)
-     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-     ON CONFLICT (run_id, part) DO UPDATE SET searched = excluded.searched, body = excluded.body";
+pub(super) const PUT_PARTS: &str = "INSERT INTO run_parts (run_id, part, searched, body, version)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[])
+     ON CONFLICT (run_id, part) DO UPDATE SET searched = excluded.searched, body = excluded.body, version = excluded.version";
 
 pub(super) const APPEND_EVENTS: &str = "INSERT INTO events (run_id, sequence, id, event_type, recorded_at, workflow_task_id, workflow_command_id,
      principal, payload)

@@ -338,6 +338,9 @@ impl Batch<'_> {
                     .map(|(_, row)| row.searched.as_deref().map(escaped))
                     .collect::<Vec<_>>(),
                 &parts().map(|(_, row)| row.body).collect::<Vec<_>>(),
+                &parts()
+                    .map(|(_, row)| signed(row.version))
+                    .collect::<Vec<_>>(),
             ],
         )
         .await

@@ -294,7 +294,7 @@ impl Writer {
         let client = connect(&self.options, Role::Writer).await?;
         client.execute(REGISTER, &[&self.name, &self.batch]).await?;
         for sql in sql::ALL.into_iter().chain(checks::ALL).chain([FENCE]) {
-            client.prepare_cached(sql).await?;
+            client.prepare_ahead(sql).await?;
         }
         Ok(client)
     }
