@@ -33,13 +33,20 @@ use crate::commit::wakes::Wakes;
 use crate::conductor::finder::Finder;
 use crate::error::{Error, Result};
 
-/// How often a command is decided again after losing to another commit, before its caller is asked to retry. Losing once is
-/// ordinary with several servers; losing eight times in a row means something is wrong.
+/// How often a command is decided again after losing to another commit, before its caller is asked to retry. On a store of its own a
+/// server loses only to itself; losing eight times in a row means something is wrong.
 const CONFLICT_RETRIES: usize = 8;
+
+/// The same if other servers may write. A row that another server is writing counts as lost too, and a busy database takes a while to
+/// write it. With the pauses in between, this is about a second.
+const SHARED_CONFLICT_RETRIES: usize = 24;
 
 /// The pause after a lost commit is random and at most this, doubled each time, if other servers may write. Both would lose again
 /// if they tried again at the same time.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest pause after a lost commit.
+const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Steps of one decision on a definition run. A pass asks for a bounded number of things.
 const STEPS_MAX: usize = 200;
@@ -106,6 +113,7 @@ pub(crate) struct Tries<'e> {
     /// The cell of the newest try.
     cell: Option<Arc<Cell>>,
     left: usize,
+    lost: u32,
 }
 
 impl Tries<'_> {
@@ -117,12 +125,13 @@ impl Tries<'_> {
         if self.left == 0 {
             return Err(Error::Contended);
         }
-        if self.left < CONFLICT_RETRIES && self.executor.store.shared().is_some() {
-            let lost = CONFLICT_RETRIES - self.left;
-            let most = CONFLICT_PAUSE * (1 << lost);
+        if self.lost > 0 && self.executor.store.shared().is_some() {
+            let most = CONFLICT_PAUSE.saturating_mul(1 << self.lost.min(10));
+            let most = most.min(CONFLICT_PAUSE_MAX);
             tokio::time::sleep(most.mul_f64(rand::random())).await;
         }
         self.left -= 1;
+        self.lost += 1;
         let cell = self.cell.insert(self.executor.cache.cell(&self.run_id));
         self.executor.lock(cell, &self.run_id).await
     }
@@ -316,7 +325,12 @@ impl Executor {
             executor: self,
             run_id: run_id.clone(),
             cell: None,
-            left: CONFLICT_RETRIES,
+            left: if self.store.shared().is_some() {
+                SHARED_CONFLICT_RETRIES
+            } else {
+                CONFLICT_RETRIES
+            },
+            lost: 0,
         }
     }
 
@@ -450,6 +464,17 @@ impl Executor {
 
     async fn lock<'c>(&'c self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
         let mut state = cell.state.lock().await;
+        // Invariant: with other servers on the store, a decision is based on a stored run. A commit that another server's came before
+        // leaves a copy whose version is that of the other commit, so the check of the next commit would pass and mix both states.
+        if self.store.shared().is_some()
+            && let Some(tail) = state.tail.clone()
+        {
+            if let Err(error) = tail.await {
+                let change = state.newest_change();
+                self.remove_refused(cell, &mut state, change, &error);
+            }
+            state.tail = None;
+        }
         if state.must_read() {
             let known = state.take_copy();
             let stored = match self.store.run_since(run_id, known).await? {
@@ -536,16 +561,21 @@ impl Executor {
         self.cache.size()
     }
 
+    /// Removes a change that was not stored from the cached copy. If another server came first, the rest of the copy is still of use.
+    fn remove_refused(&self, cell: &Cell, state: &mut CellState, change: u64, error: &StoreError) {
+        if matches!(error, StoreError::Conflict) && self.store.shared().is_some() {
+            self.cache.undo(cell, state, change);
+        } else {
+            state.put_stored(None);
+            self.cache.reloaded(cell, state);
+        }
+    }
+
     /// Removes a commit that did not happen from the cached copy. A conflict is retried, an outage is not.
     async fn recover(&self, cell: &Arc<Cell>, change: u64, error: StoreError) -> Result<()> {
         {
             let mut state = cell.state.lock().await;
-            if matches!(error, StoreError::Conflict) && self.store.shared().is_some() {
-                self.cache.undo(cell, &mut state, change);
-            } else {
-                state.put_stored(None);
-                self.cache.reloaded(cell, &state);
-            }
+            self.remove_refused(cell, &mut state, change, &error);
         }
         if is_lost(&error) {
             Ok(())

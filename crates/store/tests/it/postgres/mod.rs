@@ -11,6 +11,7 @@ use proptest::prelude::{ProptestConfig, Strategy};
 use proptest::test_runner::TestRunner;
 
 mod connecting;
+mod copies;
 mod inspecting;
 mod migrating;
 mod outages;
