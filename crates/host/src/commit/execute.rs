@@ -446,6 +446,16 @@ impl Executor {
 
     async fn lock<'c>(&'c self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
         let mut state = cell.state.lock().await;
+        // Invariant: with other servers on the store, a decision is based on a stored run. A commit that another server's came before
+        // leaves a copy whose version is that of the other commit, so the check of the next commit would pass and mix both states.
+        if self.store.shared().is_some()
+            && let Some(tail) = state.tail.clone()
+        {
+            if tail.await.is_err() {
+                state.run = None;
+            }
+            state.tail = None;
+        }
         if state.run.is_none() {
             state.run = self.store.run(run_id).await?;
             state.tail = None;
