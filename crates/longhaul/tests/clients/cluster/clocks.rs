@@ -12,7 +12,7 @@ use serde_json::json;
 use super::code_runs::CodeRuns;
 use super::load::Load;
 use super::probes::{expect_sound_store, wait_for_readiness};
-use crate::harness::{Caller, InProcess, Server, ServerOptions, eventually};
+use crate::harness::{Caller, InProcess, ServerOptions, eventually};
 
 const WRONG_BY_MICROS: i64 = 3_000_000;
 

@@ -10,10 +10,9 @@ use super::code_runs::CodeRuns;
 use super::load::Load;
 use super::probes::{expect_sound_store, wait_for_readiness};
 use super::proxy::{Place, Proxy};
+use super::{SERVERS, servers};
 use crate::crash::Random;
 use crate::harness::{Caller, Server, ServerOptions, eventually};
-
-const SERVERS: usize = 3;
 
 /// A lease whose holder is gone ends soon.
 const LEASE_SECONDS: u32 = 3;
@@ -72,10 +71,7 @@ async fn nothing_is_lost_by_faults_of_servers_connections_and_postgres() {
     let options = ServerOptions::new()
         .store(proxy.url())
         .lease_seconds(LEASE_SECONDS);
-    let mut servers = Vec::new();
-    for _ in 0..SERVERS {
-        servers.push(options.clone().start().await);
-    }
+    let servers = servers(&options).await;
     let mut faults = FAULTS;
     random.shuffle(&mut faults);
     let mut world = World {

@@ -8,10 +8,9 @@ use longhaul_store::postgres::{Options, Postgres};
 
 use super::load::Load;
 use super::probes::{expect_sound_store, wait_for_readiness};
+use super::{SERVERS, servers};
 use crate::binary::longhaul;
 use crate::harness::{Caller, DEADLINE, InProcess, Server, ServerOptions};
-
-const SERVERS: usize = 3;
 
 const LEASE_SECONDS: u32 = 3;
 
@@ -41,10 +40,7 @@ async fn a_rolling_upgrade_and_the_way_back_lose_nothing() {
     let database = longhaul_test_postgres::shared().database();
     let url = database.url();
     let options = ServerOptions::new().store(url).lease_seconds(LEASE_SECONDS);
-    let mut older = Vec::new();
-    for _ in 0..SERVERS {
-        older.push(options.clone().start().await);
-    }
+    let mut older = servers(&options).await;
     let caller = Caller::new(older.iter().map(Server::url));
     let load = Load::start(&caller).await;
     load.go_on(SERVERS).await;

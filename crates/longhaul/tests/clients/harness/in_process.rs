@@ -27,6 +27,11 @@ impl InProcess {
         clock: Arc<dyn Clock>,
         lease_seconds: u64,
     ) -> Self {
+        // Another test of this process may have done it.
+        let _ = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_test_writer()
+            .try_init();
         let mut config = Config {
             evaluator: Evaluator(Arc::new(Scripts::new(longhaul_system::Limits::default()))),
             ..Config::default()
