@@ -194,6 +194,16 @@ impl Cluster {
         }
     }
 
+    /// Stops the server as `pg_ctl stop -m immediate` does it: sessions end at once, and the next start recovers from the log.
+    ///
+    /// # Panics
+    /// If the cluster is shared.
+    pub fn stop_immediately(&self) {
+        if let Some(mut server) = self.fault().take() {
+            server.stop_immediately();
+        }
+    }
+
     /// Kills all processes of the server at once, as a power cut would. [`Cluster::resume`] starts it again.
     ///
     /// # Panics

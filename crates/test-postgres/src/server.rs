@@ -59,6 +59,12 @@ impl Server {
         self.finish();
     }
 
+    /// Stops the server without writing anything, as an operator in haste would. The next start recovers from the log.
+    pub(crate) fn stop_immediately(&mut self) {
+        self.signal(Signal::SIGQUIT);
+        self.finish();
+    }
+
     /// Kills every process of the server at once, as a power cut would.
     pub(crate) fn kill(&mut self) {
         // Stopped, it cannot replace or clean up after the processes that are killed before it.

@@ -66,6 +66,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Returns a number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).expect("a small number")
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
+        for end in (1..list.len()).rev() {
+            list.swap(end, self.below(end + 1));
+        }
+    }
+
     pub(crate) fn milliseconds(&mut self, range: std::ops::Range<u64>) -> Duration {
         Duration::from_millis(range.start + self.next() % (range.end - range.start))
     }

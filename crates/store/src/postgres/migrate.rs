@@ -28,7 +28,11 @@ const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// [`Error::NewerSchema`] if a newer release migrated the database and this one may not use it, [`Error::Corrupt`] if an applied
 /// migration is not the one that this release has.
 pub async fn migrate(client: &mut Client) -> Result<(), Error> {
-    let known = known();
+    migrate_to(client, &known()).await
+}
+
+/// As [`migrate`], by a program with these migrations.
+pub(super) async fn migrate_to(client: &mut Client, known: &[Migration]) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     let timeout = TIMEOUT.as_millis();
     transaction
@@ -43,15 +47,27 @@ pub async fn migrate(client: &mut Client) -> Result<(), Error> {
         .await?;
     let stored = stored(&transaction).await?;
     let oldest_programs = oldest_programs(&transaction).await?;
-    for migration in missing(&known, &stored, oldest_programs)? {
+    for migration in missing(known, &stored, oldest_programs)? {
         apply(&transaction, migration).await?;
     }
     transaction.commit().await?;
     Ok(())
 }
 
+/// Returns the migrations of a later release: those of this one, and one more with this name, as `V13__name`.
+///
+/// # Errors
+/// [`Error::Settings`] if the name is not that of a migration.
+#[cfg(feature = "conformance")]
+pub(super) fn of_later_release(name: &str, sql: &str) -> Result<Vec<Migration>, Error> {
+    let mut known = known();
+    let later = Migration::unapplied(name, sql);
+    known.push(later.map_err(|error| Error::Settings(error.to_string()))?);
+    Ok(known)
+}
+
 /// Returns the migrations of this release, oldest first.
-fn known() -> Vec<Migration> {
+pub(super) fn known() -> Vec<Migration> {
     let runner = migrations::migrations::runner();
     let mut known = runner.get_migrations().clone();
     known.sort_by_key(Migration::version);

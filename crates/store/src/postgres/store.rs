@@ -12,13 +12,14 @@ use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkflowId};
 use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
+use refinery::Migration;
 use tokio::task::JoinSet;
 
 use super::clock::DatabaseClock;
 use super::connect::{Role, connect};
 use super::hints::Exchange;
 use super::inspect::inspect;
-use super::migrate::migrate;
+use super::migrate;
 use super::options::Options;
 use super::pool::{Pool, pool};
 use super::write::Writers;
@@ -56,10 +57,28 @@ impl Postgres {
     /// [`Error::Unavailable`] if the server cannot be reached or used, [`Error::NewerSchema`] if a newer release migrated the
     /// database.
     pub async fn open(options: Options) -> Result<Self, Error> {
+        Self::open_with(options, &migrate::known()).await
+    }
+
+    /// Opens a store as a later release does, with one more migration. For tests of upgrades.
+    ///
+    /// # Errors
+    /// As [`Postgres::open`], and [`Error::Settings`] if the name is not that of a migration.
+    #[cfg(feature = "conformance")]
+    pub async fn open_as_later_release(
+        options: Options,
+        migration: &str,
+        sql: &str,
+    ) -> Result<Self, Error> {
+        let migrations = migrate::of_later_release(migration, sql)?;
+        Self::open_with(options, &migrations).await
+    }
+
+    async fn open_with(options: Options, migrations: &[Migration]) -> Result<Self, Error> {
         let options = options.counted_apart();
         let mut client = connect(&options, Role::Writer).await?;
         inspect(&client).await?;
-        migrate(&mut client).await?;
+        migrate::migrate_to(&mut client, migrations).await?;
         drop(client);
         let server = format!("{:032x}", rand::random::<u128>());
         let (exchange, exchanging) = Exchange::new(&options, &server);

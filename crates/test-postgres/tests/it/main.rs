@@ -41,6 +41,10 @@ fn what_was_committed_survives_a_restart_and_a_kill() {
     cluster.kill();
     cluster.resume();
     assert_eq!(database.sql("SELECT a FROM t"), "1");
+    database.sql("INSERT INTO t VALUES (2)");
+    cluster.stop_immediately();
+    cluster.resume();
+    assert_eq!(database.sql("SELECT max(a) FROM t"), "2");
     cluster.demote();
     assert_eq!(database.sql("SELECT pg_is_in_recovery()"), "t");
 }

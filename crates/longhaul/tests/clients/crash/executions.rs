@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::{LOAD_DEADLINE, Random};
 use crate::harness::{Background, Server};
 pub(crate) use plane::Plane;
-use shape::Shape;
+pub(crate) use shape::Shape;
 
 const RUNS: usize = 64;
 const KILLS: usize = 12;
@@ -152,7 +152,7 @@ async fn judge_counts(plane: &Plane, runs: usize) {
 }
 
 /// Checks the tasks of a run, its events and its children.
-async fn judge(server: &Server, plane: &Plane, shape: Shape, run: &Value) {
+pub(crate) async fn judge(server: &Server, plane: &Plane, shape: Shape, run: &Value) {
     let id = run["workflowId"].as_str().expect("an id");
     assert_eq!(run["status"], "COMPLETED", "{shape:?} {id}: {run}");
     let tasks = run["tasks"].as_array().expect("tasks");

@@ -67,11 +67,6 @@ pub(crate) async fn run_conductor_at(program: &str, url: &str) -> String {
     output_of(program, command_at("conductor", program, url)).await
 }
 
-/// Runs a scenario program of a folder to its end against an address; its output is kept with the server's logs.
-pub(crate) async fn run_at(folder: &str, program: &str, server: &Server, url: &str) {
-    run_to_its_end(program, server, command_at(folder, program, url)).await;
-}
-
 /// Runs a Python scenario program on a queue that other workers use too.
 pub(crate) async fn run_python_on(program: &str, server: &Server, queue: &str) {
     let mut command = python_command(program, server);

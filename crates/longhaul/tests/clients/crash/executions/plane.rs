@@ -1,55 +1,45 @@
 //! A client and a worker of the Conductor plane over HTTP. They repeat a request until it is answered.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::super::LOAD_DEADLINE;
 use super::RESPONSE_SECONDS;
 use super::shape::{BRANCHES, Shape, work};
-use crate::harness::Server;
+use crate::harness::{Caller, Server};
 
-/// The Conductor plane of a server that is sometimes down.
+/// Reports that are kept.
+const REPORTS_MAX: usize = 200;
+
+/// The Conductor plane of servers that are sometimes down.
 #[derive(Clone)]
 pub(crate) struct Plane {
-    http: reqwest::Client,
-    url: String,
+    caller: Caller,
+    /// The newest reports, to be sent again.
+    reports: Arc<Mutex<VecDeque<Value>>>,
 }
 
 impl Plane {
     pub(crate) fn of(server: &Server) -> Self {
+        Self::at(Caller::new([server.url()]))
+    }
+
+    pub(crate) fn at(caller: Caller) -> Self {
         Self {
-            http: reqwest::Client::new(),
-            url: server.url().to_owned(),
+            caller,
+            reports: Arc::default(),
         }
     }
 
     /// Sends a request until it is answered. Returns the answer as JSON, or as text where it is not JSON.
     async fn insist(&self, method: reqwest::Method, path: &str, body: Option<&Value>) -> Value {
-        let deadline = Instant::now() + LOAD_DEADLINE;
-        loop {
-            let mut request = self
-                .http
-                .request(method.clone(), format!("{}/api{path}", self.url));
-            if let Some(body) = body {
-                request = request.json(body);
-            }
-            match request.send().await {
-                Ok(answer) if answer.status().is_success() => {
-                    if let Ok(text) = answer.text().await {
-                        return serde_json::from_str(&text).unwrap_or(Value::String(text));
-                    }
-                }
-                Ok(answer) if answer.status().as_u16() == 503 => {}
-                Ok(answer) => panic!("{path}: {} {:?}", answer.status(), answer.text().await),
-                Err(_) => {}
-            }
-            assert!(Instant::now() < deadline, "{path} is not answered");
-            sleep(Duration::from_millis(20)).await;
-        }
+        let (status, answer) = self.caller.insist(method, path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status} {answer}");
+        answer
     }
 
     pub(super) async fn get(&self, path: &str) -> Value {
@@ -77,7 +67,7 @@ impl Plane {
     }
 
     /// Starts a run. The key makes a repeated start harmless.
-    pub(super) async fn start(&self, shape: Shape, number: usize) -> String {
+    pub(crate) async fn start(&self, shape: Shape, number: usize) -> String {
         let branches: Vec<Value> = (0..BRANCHES).map(|n| work(&format!("b{n}"))).collect();
         let request = json!({
             "name": shape.name(), "version": 1, "input": {"n": number, "branches": branches},
@@ -88,7 +78,7 @@ impl Plane {
     }
 
     /// Returns how many runs of a definition there are.
-    pub(super) async fn count(&self, shape: Shape) -> u64 {
+    pub(crate) async fn count(&self, shape: Shape) -> u64 {
         let path = format!(
             "/workflow/search?size=1&query=workflowType%20%3D%20{}",
             shape.name()
@@ -98,7 +88,7 @@ impl Plane {
     }
 
     /// Returns a run once it has ended.
-    pub(super) async fn ended(&self, id: &str) -> Value {
+    pub(crate) async fn ended(&self, id: &str) -> Value {
         loop {
             let run = self.get(&format!("/workflow/{id}")).await;
             if run["status"] != "RUNNING" {
@@ -109,7 +99,7 @@ impl Plane {
     }
 
     /// Works until it is stopped. A report is repeated until it is answered.
-    pub(super) async fn work(
+    pub(crate) async fn work(
         self,
         task_type: &'static str,
         stopping: Arc<AtomicBool>,
@@ -128,12 +118,32 @@ impl Plane {
                 "workflowInstanceId": task["workflowInstanceId"], "taskId": task["taskId"], "workerId": "w",
                 "status": if fails { "FAILED" } else { "COMPLETED" }, "outputData": {"reference": task["referenceTaskName"]},
             });
+            self.keep(&report);
             if takes_next {
                 let answer = self.post("/tasks/update-v2", &report).await;
                 next.extend(answer.get("taskId").is_some().then_some(answer));
             } else {
                 self.post("/tasks", &report).await;
             }
+        }
+    }
+    fn keep(&self, report: &Value) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.push_back(report.clone());
+        if reports.len() > REPORTS_MAX {
+            reports.pop_front();
+        }
+    }
+
+    /// Sends the newest reports of all workers again.
+    pub(crate) async fn repeat_reports(&self) {
+        let reports = {
+            let kept = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.clone()
+        };
+        assert!(!reports.is_empty(), "nothing was reported");
+        for report in reports {
+            self.post("/tasks", &report).await;
         }
     }
 }

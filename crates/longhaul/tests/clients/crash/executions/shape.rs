@@ -21,7 +21,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    pub(super) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Sequence,
         Self::Fork,
         Self::DynamicFork,
@@ -32,7 +32,7 @@ impl Shape {
         Self::Retry,
     ];
 
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("crash_{self:?}")
     }
 
