@@ -61,11 +61,12 @@ pub use operations::workflow_tasks::{HistoryPage, LeasedWorkflowTask};
 pub use operations::workflows::{
     CommandPage, CommandTarget, Description, Handlers, HistoryRequest, RunList,
 };
-pub use questions::query::{Queried, QueryAdmission, QueryRefusal};
-pub use questions::table::{
-    Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionLimits,
-    QuestionRefusal, QuestionTimes, TimeoutStage,
+pub use questions::progress::{
+    Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionRefusal,
+    QuestionTimes, TimeoutStage,
 };
+pub use questions::query::{Queried, QueryAdmission, QueryRefusal};
+pub use questions::table::QuestionLimits;
 pub use questions::validation::{ValidationRefusal, WorkflowWork};
 pub use questions::waiter::LeasedQuestion;
 pub use registry::compatibility::{BuildSupport, PinnedWorkers};
