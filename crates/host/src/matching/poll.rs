@@ -24,6 +24,9 @@ use crate::matching::poll_dedup::{ClaimTarget, DedupOutcome, FirstPoll, PollKey,
 use crate::registry::workers::RegisteredWorker;
 use crate::views::Matching;
 
+/// A poll at its deadline waits this much longer for a share of a rate that is on its way.
+const SHARE_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// A worker's request for one task.
 #[derive(Clone, Debug)]
 pub struct Poll {
@@ -515,8 +518,8 @@ impl<'a> WaitingPoll<'a> {
         }
     }
 
-    /// Waits for a task until the deadline, and at least until the look has ended: a poll that does not want to wait gets what is
-    /// stored.
+    /// Waits for a task until the deadline, and at least until the look has ended and a share that it needs has arrived: a poll that does
+    /// not want to wait gets what is stored.
     pub(crate) async fn wait(
         &mut self,
         mut look: Option<PendingLook>,
@@ -525,6 +528,7 @@ impl<'a> WaitingPoll<'a> {
         let Some(ticket) = &mut self.ticket else {
             return Ok(Waited::Closed);
         };
+        let latest = deadline + SHARE_WAIT_MAX;
         let handed = loop {
             tokio::select! {
                 biased;
@@ -538,7 +542,18 @@ impl<'a> WaitingPoll<'a> {
                     look = None;
                     looked?;
                 }
-                () = tokio::time::sleep_until(deadline), if look.is_none() => return Ok(Waited::TimedOut),
+                () = tokio::time::sleep_until(deadline), if look.is_none() => {
+                    let share_ended = self.dispatch.share_ended();
+                    if Instant::now() >= latest || !self.dispatch.awaits_share(&ticket.queue) {
+                        return Ok(Waited::TimedOut);
+                    }
+                    tokio::select! {
+                        biased;
+                        handed = &mut ticket.handed => break handed.ok(),
+                        () = share_ended => {}
+                        () = tokio::time::sleep_until(latest) => {}
+                    }
+                }
             }
         };
         self.ticket = None;

@@ -298,7 +298,11 @@ impl State {
                 .queues
                 .get(queue)
                 .is_some_and(|entry| !entry.waiters.is_empty() && entry.session_queues.can_serve());
-            if !can_serve || self.admit(queue, now).is_err() {
+            if !can_serve {
+                return;
+            }
+            if self.admit(queue, now).is_err() {
+                self.want_shares(queue, now);
                 return;
             }
             let Some(entry) = self.queues.get(queue) else {

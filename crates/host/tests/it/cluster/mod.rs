@@ -14,6 +14,7 @@ mod caps;
 mod copies;
 mod polling;
 mod questions;
+mod rates;
 mod time;
 mod workers;
 
