@@ -356,6 +356,11 @@ impl Host {
         self.inner.wakes.dispatch.size()
     }
 
+    /// Returns the number of worker sessions in memory.
+    pub fn sessions_in_memory(&self) -> usize {
+        self.inner.wakes.dispatch.sessions()
+    }
+
     /// Returns its settings.
     pub fn config(&self) -> &Config {
         &self.inner.config

@@ -16,6 +16,7 @@ mod copies;
 mod polling;
 mod questions;
 mod rates;
+mod sessions;
 mod time;
 mod workers;
 
