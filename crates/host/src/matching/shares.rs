@@ -216,7 +216,7 @@ impl ShareTable {
         })
     }
 
-    /// Begins to give back a share, whoever waits for it: this server stops.
+    /// Begins to give back a share, even if polls wait for it: this server stops.
     pub(crate) fn give_back(
         &mut self,
         key: &RateKey,

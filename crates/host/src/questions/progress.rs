@@ -1,5 +1,5 @@
 //! The life of a question, in the memory of the server that asked or in a document that other servers see: asked, leased to one worker,
-//! answered once; or ended when its caller stops waiting. The rules are here, whoever keeps the state.
+//! answered once; or ended when its caller stops waiting. The rules are the same in both places.
 
 use longhaul_protocol::id::{Namespace, TaskId, WorkerId};
 use longhaul_protocol::{Payload, Timestamp};
