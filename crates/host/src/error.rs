@@ -9,8 +9,8 @@ use longhaul_store::Quiet;
 
 use crate::conductor::refusal::ConductorRefusal;
 use crate::operations::sessions::SessionRefused;
+use crate::questions::progress::{QuestionKind, QuestionRefusal};
 use crate::questions::query::QueryRefusal;
-use crate::questions::table::{QuestionKind, QuestionRefusal};
 use crate::questions::validation::ValidationRefusal;
 use crate::registry::rollouts::DrainingQueue;
 

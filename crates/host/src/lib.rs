@@ -61,11 +61,12 @@ pub use operations::workflow_tasks::{HistoryPage, LeasedWorkflowTask};
 pub use operations::workflows::{
     CommandPage, CommandTarget, Description, Handlers, HistoryRequest, RunList,
 };
-pub use questions::query::{Queried, QueryAdmission, QueryRefusal};
-pub use questions::table::{
-    Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionLimits,
-    QuestionRefusal, QuestionTimes, TimeoutStage,
+pub use questions::progress::{
+    Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionRefusal,
+    QuestionTimes, TimeoutStage,
 };
+pub use questions::query::{Queried, QueryAdmission, QueryRefusal};
+pub use questions::table::QuestionLimits;
 pub use questions::validation::{ValidationRefusal, WorkflowWork};
 pub use questions::waiter::LeasedQuestion;
 pub use registry::compatibility::{BuildSupport, PinnedWorkers};
@@ -354,6 +355,11 @@ impl Host {
     /// Returns the number of task queues and ready tasks in memory.
     pub fn queues_in_memory(&self) -> (usize, usize) {
         self.inner.wakes.dispatch.size()
+    }
+
+    /// Returns the number of worker sessions in memory.
+    pub fn sessions_in_memory(&self) -> usize {
+        self.inner.wakes.dispatch.sessions()
     }
 
     /// Returns its settings.

@@ -22,12 +22,16 @@ pub enum DocumentKind {
     DefinitionStamp,
     /// A live server, and what it alone knows.
     Server,
-    /// A question to a worker that passes from one server to another. Lost with the database's memory.
+    /// A question to a worker that passes from one server to another. Lost with the database's memory, and so are the kinds after it.
     Question,
+    /// What servers used and hold of a rate that they share.
+    Rate,
+    /// Whose turn a job is that one server does for all.
+    Turn,
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Namespace,
         Self::SearchAttribute,
         Self::Worker,
@@ -39,6 +43,8 @@ impl DocumentKind {
         Self::DefinitionStamp,
         Self::Server,
         Self::Question,
+        Self::Rate,
+        Self::Turn,
     ];
 
     /// Returns the kind of a word in the table.
@@ -48,7 +54,7 @@ impl DocumentKind {
 
     /// Returns whether a crash of the database may lose such documents.
     pub fn is_volatile(self) -> bool {
-        self == Self::Question
+        matches!(self, Self::Question | Self::Rate | Self::Turn)
     }
 
     /// The word in the table.
@@ -65,6 +71,8 @@ impl DocumentKind {
             Self::DefinitionStamp => "definition_stamp",
             Self::Server => "server",
             Self::Question => "question",
+            Self::Rate => "rate",
+            Self::Turn => "turn",
         }
     }
 }

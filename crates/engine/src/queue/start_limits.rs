@@ -30,6 +30,8 @@ pub enum StartWithheld {
     InProgress,
     /// As many tasks as allowed have started, or are about to. The window has no room before `room_at`.
     Starts { room_at: Timestamp },
+    /// This server holds no share of the starts.
+    Share,
 }
 
 /// What counts against the limits of a definition name.

@@ -66,7 +66,9 @@ impl Host {
                 | DocumentKind::Snapshot
                 | DocumentKind::Schema
                 | DocumentKind::DefinitionStamp
-                | DocumentKind::Server => {}
+                | DocumentKind::Server
+                | DocumentKind::Rate
+                | DocumentKind::Turn => {}
             }
         }
         if rollouts_changed {

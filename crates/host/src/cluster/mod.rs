@@ -2,9 +2,12 @@
 //! of looks, so that a lost hint costs time and nothing else. Nothing here decides about a run.
 //!
 //! `hints` applies what other servers announce, `looks` searches the store for all waiting polls and watched runs at once, `presence`
-//! publishes what this server alone knows and reads that of the others, `questions` passes questions between servers.
+//! publishes what this server alone knows and reads that of the others, `questions` passes questions between servers, `rates` shares out
+//! limited rates, and `turns` the jobs that one server does for all.
 
 pub(crate) mod hints;
 pub(crate) mod looks;
 pub(crate) mod presence;
 pub(crate) mod questions;
+pub(crate) mod rates;
+pub(crate) mod turns;

@@ -109,6 +109,7 @@ impl Host {
 
     /// Removes this server from the list. It is gone anyway after a while.
     pub(crate) async fn part(&self) -> Result<()> {
+        self.give_back_shares().await?;
         let key = document::key::<ServerRow>("", self.server_id(), "");
         let now = self.now();
         self.inner.store.delete::<ServerRow>(key, now).await?;

@@ -17,31 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::matching::dispatch::ReadyTask;
-use crate::questions::table::{
-    Held, Question, QuestionAnswer, QuestionHolder, QuestionKind, QuestionLease, QuestionLimits,
-    QuestionRefusal, QuestionTimes, TimeoutStage, check_holder,
+use crate::questions::progress::{
+    Held, Progress, QuestionAnswer, QuestionHolder, QuestionKind, QuestionLease, QuestionRefusal,
+    QuestionState, QuestionTimes,
 };
+use crate::questions::table::Question;
 use crate::questions::waiter::queue_of;
 use crate::views::Questions;
 
 /// Questions of other servers that are offered here.
 const OFFERED_MAX: usize = 10_000;
-
-/// Whether and how a question ended.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Stage {
-    Pending,
-    Leased(QuestionLease),
-    Answered {
-        by: QuestionLease,
-        is_failure: bool,
-        /// Until the asking server has read it.
-        answer: Option<Box<QuestionAnswer>>,
-    },
-    TimedOut(TimeoutStage),
-    WorkerLost,
-}
 
 /// A question that is shown to other servers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,16 +35,12 @@ pub(crate) struct QuestionRow {
     pub(crate) task_id: TaskId,
     /// The server that asked.
     asked_by: String,
-    kind: QuestionKind,
     queue: TaskQueue,
     run_id: RunId,
     /// The query, or the update. Empty at the end, and so are the arguments.
     name: String,
     arguments: Option<Payload>,
-    times: QuestionTimes,
-    /// The attempt of the newest lease.
-    attempt: u64,
-    stage: Stage,
+    progress: Progress,
 }
 
 impl Record for QuestionRow {
@@ -167,8 +148,7 @@ impl Questions<'_> {
             return Ok(None);
         };
         let mut row = self.row(task_id, &question, times);
-        row.attempt = lease.attempt;
-        row.stage = Stage::Leased(lease.clone());
+        row.progress.learn(QuestionState::Leased(lease.clone()));
         let namespace = row.namespace.clone();
         inner
             .passing
@@ -188,14 +168,11 @@ impl Questions<'_> {
             namespace: question.run.namespace.clone(),
             task_id: task_id.clone(),
             asked_by: self.host.server_id().to_owned(),
-            kind: question.kind,
             queue: question.run.task_queue.clone(),
             run_id: question.run.run_id.clone(),
             name: question.name.clone(),
             arguments: Some(question.arguments.clone()),
-            times,
-            attempt: 0,
-            stage: Stage::Pending,
+            progress: Progress::new(question.kind, times),
         }
     }
 
@@ -284,9 +261,8 @@ impl Questions<'_> {
             self.learn_own(row);
             return Ok(());
         }
-        let is_open =
-            matches!(row.stage, Stage::Pending) && row.times.deadline_at > self.host.now();
-        if is_open {
+        let progress = &row.progress;
+        if progress.is_pending() && progress.times.deadline_at > self.host.now() {
             self.offer(row).await
         } else {
             self.withdraw(&row.task_id);
@@ -297,26 +273,21 @@ impl Questions<'_> {
     /// Applies the document of a question that was asked here.
     fn learn_own(self, row: &QuestionRow) {
         let questions = &self.host.inner.questions;
-        match &row.stage {
-            Stage::Pending => {
+        match row.progress.state() {
+            QuestionState::Pending => {
                 if questions.release_one(&row.task_id) {
                     self.offer_again(row);
                 }
             }
-            Stage::Leased(lease) => {
-                self.release(row.kind, &row.task_id);
-                questions.learn_lease(&row.task_id, lease);
+            decided @ (QuestionState::Leased(_)
+            | QuestionState::Answered {
+                answer: Some(_), ..
+            }) => {
+                self.release(row.progress.kind, &row.task_id);
+                questions.learn(&row.task_id, decided.clone());
             }
-            Stage::Answered {
-                by,
-                answer: Some(answer),
-                ..
-            } => {
-                self.release(row.kind, &row.task_id);
-                questions.learn_answer(&row.task_id, by, (**answer).clone());
-            }
-            Stage::WorkerLost => questions.learn_loss(&row.task_id),
-            Stage::Answered { answer: None, .. } | Stage::TimedOut(_) => {}
+            QuestionState::WorkerLost => questions.learn(&row.task_id, QuestionState::WorkerLost),
+            QuestionState::Answered { answer: None, .. } | QuestionState::TimedOut(_) => {}
         }
     }
 
@@ -325,7 +296,7 @@ impl Questions<'_> {
         let pending = self.host.inner.questions.pending_question(&row.task_id);
         if let Some((question, _)) = pending {
             let task = ReadyTask::question(row.task_id.clone(), &question, self.host.now());
-            let dispatch = self.queues(row.kind).dispatch;
+            let dispatch = self.queues(row.progress.kind).dispatch;
             dispatch.ask(&queue_of(&question.run), task);
         }
     }
@@ -338,14 +309,14 @@ impl Questions<'_> {
             if offered.len() >= OFFERED_MAX || offered.contains_key(&row.task_id) {
                 return Ok(());
             }
-            offered.insert(row.task_id.clone(), row.kind);
+            offered.insert(row.task_id.clone(), row.progress.kind);
         }
         let Some(question) = self.question(row).await? else {
             self.withdraw(&row.task_id);
             return Ok(());
         };
         let task = ReadyTask::question(row.task_id.clone(), &question, self.host.now());
-        let dispatch = self.queues(row.kind).dispatch;
+        let dispatch = self.queues(row.progress.kind).dispatch;
         dispatch.ask(&queue_of(&question.run), task);
         Ok(())
     }
@@ -360,7 +331,7 @@ impl Questions<'_> {
             return Ok(None);
         };
         Ok(row.arguments.clone().map(|arguments| Question {
-            kind: row.kind,
+            kind: row.progress.kind,
             run: spec,
             name: row.name.clone(),
             arguments,
@@ -387,10 +358,10 @@ impl Questions<'_> {
         let now = self.host.now();
         let limits = &self.host.inner.config.questions;
         let lease = |row: Option<QuestionRow>| {
-            let row = row.ok_or(Unchanged::Refused(QuestionRefusal::NotFound))?;
-            let leased = row.leased(owner, poll_request_id, limits, now);
+            let mut row = row.ok_or(Unchanged::Refused(QuestionRefusal::NotFound))?;
+            let leased = row.progress.lease(owner, poll_request_id, limits, now);
             leased
-                .map(Some)
+                .map(|_| Some(row))
                 .ok_or(Unchanged::Refused(QuestionRefusal::NotLeased))
         };
         let leased = self.change(key(namespace, task_id), lease).await;
@@ -404,11 +375,11 @@ impl Questions<'_> {
             Err(error) => return Err(error),
         };
         self.learn(&row).await?;
-        let Stage::Leased(lease) = &row.stage else {
+        let QuestionState::Leased(lease) = row.progress.state() else {
             return Ok(None);
         };
         let question = self.question(&row).await?;
-        Ok(question.map(|question| (question, lease.clone(), row.times)))
+        Ok(question.map(|question| (question, lease.clone(), row.progress.times)))
     }
 
     /// Accepts the answer to a question by its document; returns true if it repeats the accepted one.
@@ -421,12 +392,10 @@ impl Questions<'_> {
         let now = self.host.now();
         let mut is_repeat = false;
         let accept = |row: Option<QuestionRow>| {
-            let row = row.filter(|row| row.kind == kind);
-            let row = row.ok_or(Unchanged::Refused(QuestionRefusal::NotFound))?;
-            let (row, repeats) = row
-                .answered(holder, answer.clone(), now)
-                .map_err(Unchanged::Refused)?;
-            is_repeat = repeats;
+            let row = row.filter(|row| row.progress.kind == kind);
+            let mut row = row.ok_or(Unchanged::Refused(QuestionRefusal::NotFound))?;
+            let answered = row.progress.answer(holder, answer.clone(), now);
+            is_repeat = answered.map_err(Unchanged::Refused)?;
             Ok(Some(row))
         };
         let row = self
@@ -444,10 +413,10 @@ impl Questions<'_> {
     ) -> Result<Held> {
         let store = &self.host.inner.store;
         let row = store.get::<QuestionRow>(&holder.namespace, holder.task_id.as_str());
-        let row = row.await?.filter(|row| row.kind == kind);
+        let row = row.await?.filter(|row| row.progress.kind == kind);
         let held = row
             .ok_or(QuestionRefusal::NotFound)
-            .and_then(|row| row.held(holder, self.host.now()));
+            .and_then(|row| row.progress.held(holder, self.host.now()));
         held.map_err(|refusal| Error::Question { kind, refusal })
     }
 
@@ -459,12 +428,13 @@ impl Questions<'_> {
     ) -> Result<()> {
         let store = &self.host.inner.store;
         for row in store.list::<QuestionRow>(Some(namespace)).await? {
-            if !matches!(&row.stage, Stage::Leased(lease) if lease.owner == *worker_id) {
+            if !row.progress.is_leased_to(worker_id) {
                 continue;
             }
             let release = |row: Option<QuestionRow>| {
-                let row = row.ok_or(Unchanged::Refused(QuestionRefusal::NotFound))?;
-                Ok(Some(row.released(worker_id)))
+                let mut row = row.ok_or(Unchanged::Refused(QuestionRefusal::NotFound))?;
+                row.progress.release(worker_id);
+                Ok(Some(row))
             };
             match self.change(document::key_of(&row), release).await {
                 Ok(row) => self.learn(&row).await?,
@@ -502,137 +472,12 @@ impl Questions<'_> {
 }
 
 impl QuestionRow {
-    /// Returns the row with a lease, or with the same lease for the same poll.
-    fn leased(
-        mut self,
-        owner: &WorkerId,
-        poll_request_id: Option<&str>,
-        limits: &QuestionLimits,
-        now: Timestamp,
-    ) -> Option<Self> {
-        if now >= self.times.deadline_at {
-            return None;
-        }
-        match &self.stage {
-            Stage::Leased(lease) if lease.is_of_poll(owner, poll_request_id, now) => Some(self),
-            Stage::Pending => {
-                self.attempt += 1;
-                self.stage = Stage::Leased(QuestionLease::grant(
-                    self.kind,
-                    owner,
-                    self.attempt,
-                    poll_request_id,
-                    self.times,
-                    limits,
-                    now,
-                ));
-                Some(self)
-            }
-            Stage::Leased(_) | Stage::Answered { .. } | Stage::TimedOut(_) | Stage::WorkerLost => {
-                None
-            }
-        }
-    }
-
-    /// Returns the row with an answer, and whether the answer repeats the accepted one.
-    fn answered(
-        mut self,
-        holder: &QuestionHolder,
-        answer: QuestionAnswer,
-        now: Timestamp,
-    ) -> std::result::Result<(Self, bool), QuestionRefusal> {
-        let is_failure = matches!(answer, QuestionAnswer::Failed(_));
-        if let Stage::Answered {
-            by,
-            is_failure: was_failure,
-            ..
-        } = &self.stage
-        {
-            check_holder(by, holder)?;
-            return if *was_failure == is_failure {
-                Ok((self, true))
-            } else {
-                Err(QuestionRefusal::Answered)
-            };
-        }
-        let by = self.lease_of(holder, now)?.clone();
-        self.stage = Stage::Answered {
-            by,
-            is_failure,
-            answer: Some(Box::new(answer)),
-        };
-        Ok((self, false))
-    }
-
-    fn lease_of(
-        &self,
-        holder: &QuestionHolder,
-        now: Timestamp,
-    ) -> std::result::Result<&QuestionLease, QuestionRefusal> {
-        match &self.stage {
-            Stage::TimedOut(_) => Err(QuestionRefusal::TimedOut),
-            Stage::Pending | Stage::Leased(_) if now >= self.times.deadline_at => {
-                Err(QuestionRefusal::TimedOut)
-            }
-            Stage::WorkerLost => Err(QuestionRefusal::LeaseExpired),
-            Stage::Pending | Stage::Answered { .. } => Err(QuestionRefusal::NotLeased),
-            Stage::Leased(lease) => {
-                check_holder(lease, holder)?;
-                if now >= lease.expires_at {
-                    return Err(QuestionRefusal::LeaseExpired);
-                }
-                Ok(lease)
-            }
-        }
-    }
-
-    fn held(
-        &self,
-        holder: &QuestionHolder,
-        now: Timestamp,
-    ) -> std::result::Result<Held, QuestionRefusal> {
-        if let Stage::Answered { by, is_failure, .. } = &self.stage {
-            check_holder(by, holder)?;
-            return Ok(Held {
-                lease: by.clone(),
-                times: self.times,
-                status: if *is_failure { "failed" } else { "completed" },
-                refusal: Some(QuestionRefusal::NotLeased),
-            });
-        }
-        Ok(Held {
-            lease: self.lease_of(holder, now)?.clone(),
-            times: self.times,
-            status: "leased",
-            refusal: None,
-        })
-    }
-
-    /// Returns the row without the lease of a worker that left: a query goes to the next worker, a validation is lost.
-    fn released(mut self, worker_id: &WorkerId) -> Self {
-        if matches!(&self.stage, Stage::Leased(lease) if lease.owner == *worker_id) {
-            self.stage = match self.kind {
-                QuestionKind::Query => Stage::Pending,
-                QuestionKind::UpdateValidation => Stage::WorkerLost,
-            };
-        }
-        self
-    }
-
     /// Returns the row as it is kept after the caller has its outcome.
     fn ended(mut self) -> Self {
         self.name = String::new();
         self.arguments = None;
-        self.stage = match self.stage {
-            Stage::Pending => Stage::TimedOut(TimeoutStage::NotClaimed),
-            Stage::Leased(_) => Stage::TimedOut(TimeoutStage::Executing),
-            Stage::Answered { by, is_failure, .. } => Stage::Answered {
-                by,
-                is_failure,
-                answer: None,
-            },
-            stage @ (Stage::TimedOut(_) | Stage::WorkerLost) => stage,
-        };
+        self.progress.abandon();
+        self.progress.take_answer();
         self
     }
 }

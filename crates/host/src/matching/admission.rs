@@ -1,18 +1,18 @@
 //! Counts against the caps on leases and dispatches: leases held, tasks on their way to a lease, dispatches of the last minute; per
 //! queue, per namespace and per budget group. The rules are in `engine::queue`; without caps nothing is counted.
 //!
-//! Kept in memory and restored from stored leases at start. Dispatches of the last minute start at zero again.
+//! Kept in memory and restored from stored leases at start. Dispatches of the last minute start at zero again. With other servers on the
+//! store, commits count leases, and shares bound dispatches (`shares.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longhaul_engine::change::TaskKind;
 use longhaul_engine::queue::{Admission, Caps, Usage, Withheld};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::Namespace;
 use longhaul_store::QueueKey;
 
 use crate::matching::rate::Rate;
+use crate::matching::shares::{RateKey, Scope};
 
 /// Why a poll gets nothing although there is work, and when to poll again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,8 @@ const CAPS_MAX: usize = 10_000;
 /// Empty counters are removed after this many dispatches, or as many as there are counters.
 const TIDY_AFTER_DISPATCHES: usize = 1024;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Scope {
-    Queue(QueueKey),
-    Namespace(Namespace, TaskKind),
-    Group(Namespace, TaskKind, String),
-}
+/// The rates that count the tasks of a queue, each with its setting.
+type Rates = Arc<[(Withheld, RateKey)]>;
 
 #[derive(Default)]
 struct Count {
@@ -47,7 +43,7 @@ pub(crate) struct AdmissionCounter {
     admission: Admission,
     is_unlimited: bool,
     counts_leases: bool,
-    caps: HashMap<QueueKey, Arc<Caps>>,
+    caps: HashMap<QueueKey, (Arc<Caps>, Rates)>,
     counts: HashMap<Scope, Count>,
     /// Dispatches since empty counters were last removed.
     dispatches: usize,
@@ -71,7 +67,7 @@ impl AdmissionCounter {
         }
     }
 
-    /// Returns a counter of dispatches alone. Leases are counted elsewhere.
+    /// Returns a counter without leases, which are counted elsewhere.
     pub(crate) fn of_rates(admission: Admission) -> Self {
         Self {
             counts_leases: false,
@@ -85,18 +81,36 @@ impl AdmissionCounter {
 
     /// Returns the caps that apply to a queue.
     pub(crate) fn caps(&mut self, queue: &QueueKey) -> Arc<Caps> {
-        if let Some(caps) = self.caps.get(queue) {
-            return Arc::clone(caps);
+        self.limits(queue).0
+    }
+
+    /// Returns the limited rates of a queue.
+    pub(crate) fn rates(&mut self, queue: &QueueKey) -> Rates {
+        if self.is_unlimited {
+            return Rates::default();
+        }
+        self.limits(queue).1
+    }
+
+    fn limits(&mut self, queue: &QueueKey) -> (Arc<Caps>, Rates) {
+        if let Some(limits) = self.caps.get(queue) {
+            return limits.clone();
         }
         let caps = self
             .admission
             .caps(&queue.namespace, &queue.queue, queue.kind);
-        let caps = Arc::new(caps);
+        let rates = rates_of(queue, &caps);
+        let limits = (Arc::new(caps), rates);
         if self.caps.len() >= CAPS_MAX {
             self.caps.clear();
         }
-        self.caps.insert(queue.clone(), Arc::clone(&caps));
-        caps
+        self.caps.insert(queue.clone(), limits.clone());
+        limits
+    }
+
+    /// Returns how many tasks are on their way to a lease that counts in the scope.
+    pub(crate) fn reserved(&self, scope: &Scope) -> u64 {
+        self.counts.get(scope).map_or(0, |count| count.reserved)
     }
 
     /// Returns what counts against them now.
@@ -128,10 +142,7 @@ impl AdmissionCounter {
             return Ok(());
         }
         let caps = self.caps(queue);
-        let mut usage = self.usage(queue, &caps, now);
-        if !self.counts_leases {
-            (usage.queue_leases, usage.namespace_leases) = (0, 0);
-        }
+        let usage = self.usage(queue, &caps, now);
         caps.admit(&usage).map_err(|cap| Throttle {
             cap,
             room_at: self.room_at(queue, &caps, cap, now),
@@ -145,22 +156,10 @@ impl AdmissionCounter {
         withheld: Withheld,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let namespace = || Scope::Namespace(queue.namespace.clone(), queue.kind);
-        let (scope, cap) = match withheld {
-            Withheld::ActiveLeases | Withheld::NamespaceActiveLeases => return None,
-            Withheld::DispatchesPerMinute => {
-                (Scope::Queue(queue.clone()), caps.max_dispatches_per_minute?)
-            }
-            Withheld::NamespaceDispatchesPerMinute => {
-                (namespace(), caps.max_dispatches_per_minute_per_namespace?)
-            }
-            Withheld::BudgetGroupDispatchesPerMinute => (
-                group_scope(queue, caps)?,
-                caps.max_dispatches_per_minute_per_budget_group?,
-            ),
-        };
-        let count = self.counts.get(&scope)?;
-        Some(count.dispatched.room_at(cap, now))
+        let rates = rates_of(queue, caps);
+        let (_, RateKey { scope, limit }) = rates.iter().find(|(cap, _)| *cap == withheld)?;
+        let count = self.counts.get(scope)?;
+        Some(count.dispatched.room_at(limit.max, now))
     }
 
     /// Counts a task on its way to a lease.
@@ -213,6 +212,31 @@ impl AdmissionCounter {
             change(self.counts.entry(scope).or_default());
         }
     }
+}
+
+fn rates_of(queue: &QueueKey, caps: &Caps) -> Rates {
+    let rates = [
+        (
+            Withheld::DispatchesPerMinute,
+            caps.max_dispatches_per_minute,
+            Some(Scope::Queue(queue.clone())),
+        ),
+        (
+            Withheld::NamespaceDispatchesPerMinute,
+            caps.max_dispatches_per_minute_per_namespace,
+            Some(Scope::Namespace(queue.namespace.clone(), queue.kind)),
+        ),
+        (
+            Withheld::BudgetGroupDispatchesPerMinute,
+            caps.max_dispatches_per_minute_per_budget_group,
+            group_scope(queue, caps),
+        ),
+    ];
+    let rates = rates.into_iter().filter_map(|(withheld, max, scope)| {
+        let key = RateKey::of_dispatches(scope?, max?);
+        Some((withheld, key))
+    });
+    rates.collect()
 }
 
 fn group_scope(queue: &QueueKey, caps: &Caps) -> Option<Scope> {

@@ -5,4 +5,5 @@ pub(crate) mod dispatch;
 pub(crate) mod poll;
 pub(crate) mod poll_dedup;
 pub(crate) mod rate;
+pub(crate) mod shares;
 pub(crate) mod starts;

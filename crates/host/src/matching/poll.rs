@@ -28,6 +28,9 @@ use crate::views::Matching;
 /// A poll that waits is part of a look for everything within this time.
 const LOOKED_FOR_WITHIN: Duration = Duration::from_secs(2);
 
+/// A poll at its deadline waits this much longer for a share of a rate that is on its way.
+const SHARE_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// A worker's request for one task.
 #[derive(Clone, Debug)]
 pub struct Poll {
@@ -482,7 +485,7 @@ impl<'a> TakenTask<'a> {
         let task = self.task.take().expect("a taken task is taken once");
         let task = match leased {
             None => task,
-            Some(row) => self.dispatch.exchange(self.queue, task, row),
+            Some(row) => self.dispatch.swap(self.queue, task, row),
         };
         self.is_reserved_by_another = true;
         task
@@ -540,8 +543,8 @@ impl<'a> WaitingPoll<'a> {
         }
     }
 
-    /// Waits for a task until the deadline, and at least until the look has ended: a poll that does not want to wait gets what is
-    /// stored.
+    /// Waits for a task until the deadline, and at least until the look has ended and a share that it needs has arrived: a poll that does
+    /// not want to wait gets what is stored.
     pub(crate) async fn wait(
         &mut self,
         mut look: Option<PendingLook>,
@@ -550,6 +553,7 @@ impl<'a> WaitingPoll<'a> {
         let Some(ticket) = &mut self.ticket else {
             return Ok(Waited::Closed);
         };
+        let latest = deadline + SHARE_WAIT_MAX;
         let handed = loop {
             tokio::select! {
                 biased;
@@ -563,7 +567,18 @@ impl<'a> WaitingPoll<'a> {
                     look = None;
                     looked?;
                 }
-                () = tokio::time::sleep_until(deadline), if look.is_none() => return Ok(Waited::TimedOut),
+                () = tokio::time::sleep_until(deadline), if look.is_none() => {
+                    let share_ended = self.dispatch.share_ended();
+                    if Instant::now() >= latest || !self.dispatch.awaits_share(&ticket.queue) {
+                        return Ok(Waited::TimedOut);
+                    }
+                    tokio::select! {
+                        biased;
+                        handed = &mut ticket.handed => break handed.ok(),
+                        () = share_ended => {}
+                        () = tokio::time::sleep_until(latest) => {}
+                    }
+                }
             }
         };
         self.ticket = None;

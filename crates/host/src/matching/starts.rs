@@ -11,6 +11,8 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskId};
 use longhaul_store::QueueKey;
 
+use crate::matching::shares::{RateKey, ShareTable};
+
 /// Names without anything to count are removed after this many changes, or as many as there are names.
 const TIDY_AFTER_CHANGES: usize = 1024;
 
@@ -19,7 +21,7 @@ pub(crate) type StartName = (Namespace, String);
 
 /// Counts by definition name.
 pub(crate) struct StartCounter {
-    /// Whether the tasks in progress at other servers count too. Then commits count them, and this counts starts alone.
+    /// Whether the tasks at other servers count too. Then commits count those in progress, and shares bound starts.
     is_shared: bool,
     names: HashMap<Namespace, HashMap<String, NameUse>>,
     /// When windows of names have room again.
@@ -79,12 +81,7 @@ impl StartCounter {
             return self.ended(row, now);
         }
         if self.is_shared {
-            // Another server may end the lease, so it is not recorded. Starts without a limit are not counted either.
-            if let Some(limits) = row.start_limits.filter(StartLimits::has_rate) {
-                let started_at = row.started_at.unwrap_or(now);
-                let used = self.entry(&row.namespace, &row.type_name);
-                used.recent.count(started_at, limits.window_seconds);
-            }
+            // Another server may end the lease, so it is not recorded. The share of the rate counts the start.
             return false;
         }
         let used = self.entry(&row.namespace, &row.type_name);
@@ -128,19 +125,27 @@ impl StartCounter {
         queue: &QueueKey,
         name: &str,
         limits: &StartLimits,
+        shares: &mut ShareTable,
         now: Timestamp,
     ) -> Result<(), StartWithheld> {
         let is_shared = self.is_shared;
         let used = self.entry(&queue.namespace, name);
-        let in_progress = if is_shared { 0 } else { used.tasks.len() };
-        let usage = StartUsage {
-            in_progress: in_progress as u64,
-            on_the_way: used.on_the_way,
-            recent: &used.recent,
-        };
-        let withheld = match limits.admit(&usage, now) {
-            Ok(()) => return Ok(()),
-            Err(withheld) => withheld,
+        let withheld = if is_shared {
+            let rate = RateKey::of_starts(&queue.namespace, name, limits);
+            let lacking = rate.filter(|key| !shares.is_available(key, used.on_the_way, now));
+            let Some(key) = lacking else { return Ok(()) };
+            shares.want(&key, queue, now);
+            StartWithheld::Share
+        } else {
+            let usage = StartUsage {
+                in_progress: used.tasks.len() as u64,
+                on_the_way: used.on_the_way,
+                recent: &used.recent,
+            };
+            match limits.admit(&usage, now) {
+                Ok(()) => return Ok(()),
+                Err(withheld) => withheld,
+            }
         };
         if used.listed.insert(queue.clone()) {
             used.withheld.push_back(queue.clone());
@@ -181,6 +186,12 @@ impl StartCounter {
         used.on_the_way -= 1;
         used.tasks.remove(task_id);
         true
+    }
+
+    /// Returns how many tasks of a name are on their way to a worker.
+    pub(crate) fn on_the_way(&self, namespace: &Namespace, name: &str) -> u64 {
+        let used = self.names.get(namespace).and_then(|names| names.get(name));
+        used.map_or(0, |used| used.on_the_way)
     }
 
     /// Returns the number of queues of a name that wait to be served again.

@@ -21,10 +21,10 @@ use crate::matching::dispatch::{Dispatch, PollCaps};
 use crate::matching::poll::{Claim, Poll, PollQueues, Polled};
 use crate::matching::poll_dedup::{ClaimTarget, Polls};
 use crate::operations::workflows::Handlers;
-use crate::questions::table::{
-    Held, Outcome, QueryResult, Question, QuestionAnswer, QuestionFailure, QuestionHolder,
-    QuestionKind, TimeoutStage,
+use crate::questions::progress::{
+    Held, QueryResult, QuestionAnswer, QuestionFailure, QuestionHolder, QuestionKind, TimeoutStage,
 };
+use crate::questions::table::{Outcome, Question};
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::RegisteredWorker;
 use crate::views::Queries;

@@ -24,9 +24,10 @@ use crate::matching::poll::{Claim, Poll, Polled};
 use crate::matching::poll_dedup::ClaimTarget;
 use crate::operations::workflow_tasks::{LeasedWorkflowTask, WorkflowPolls};
 use crate::operations::workflows::{CommandTarget, Handlers};
-use crate::questions::table::{
-    Outcome, Question, QuestionAnswer, QuestionFailure, QuestionHolder, QuestionKind, TimeoutStage,
+use crate::questions::progress::{
+    QuestionAnswer, QuestionFailure, QuestionHolder, QuestionKind, TimeoutStage,
 };
+use crate::questions::table::{Outcome, Question};
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::RegisteredWorker;
 use crate::views::{Validations, WorkflowTasks};

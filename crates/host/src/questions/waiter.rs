@@ -17,9 +17,8 @@ use crate::error::Result;
 use crate::matching::dispatch::ReadyTask;
 use crate::matching::poll::{Poll, PollQueues};
 use crate::matching::poll_dedup::ClaimTarget;
-use crate::questions::table::{
-    Full, Outcome, Question, QuestionKind, QuestionLease, QuestionTimes, WaitStatus,
-};
+use crate::questions::progress::{QuestionKind, QuestionLease, QuestionTimes};
+use crate::questions::table::{Full, Outcome, Question, WaitStatus};
 use crate::views::Questions;
 
 /// A leased question.

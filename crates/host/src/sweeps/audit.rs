@@ -1,5 +1,5 @@
 //! A slow background check of open runs: a bounded number per pass, every run in turn. A stuck run is a bug, so it is logged; the
-//! repair is an ordinary command, decided on the run as it then is.
+//! repair is an ordinary command, decided on the run as it then is. If several servers use the store, one of them makes each pass.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use longhaul_engine::run::health::stuck;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId};
 use longhaul_store::{RunFilter, StatusFilter};
+use serde::{Deserialize, Serialize};
 
 use crate::Host;
 use crate::error::Result;
 use crate::sweeps::Sweep;
 
 /// Between two passes. Nothing waits for them.
-const INTERVAL: Duration = Duration::from_secs(60);
+const INTERVAL_SECONDS: u64 = 60;
 
 /// Runs of one pass: a few milliseconds of reading.
 const RUNS_PER_PASS: usize = 200;
 
 /// Where the next pass continues; the beginning at first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditPlace {
     namespace: Option<Namespace>,
     after: Option<(Timestamp, RunId)>,
@@ -40,6 +41,15 @@ impl Sweep for Audit {
 
     async fn pass(&mut self, host: &Host) -> Result<()> {
         match &mut self.place {
+            Some(_) if host.inner.store.shared().is_some() => {
+                let turn = host.take_audit_turn(INTERVAL_SECONDS).await?;
+                if let Some(mut place) = turn {
+                    host.audit(&mut place).await?;
+                    host.end_audit_turn(place).await?;
+                    host.delete_old_rates().await?;
+                }
+                Ok(())
+            }
             Some(place) => host.audit(place).await.map(drop),
             None => {
                 self.place = Some(AuditPlace::default());
@@ -49,7 +59,7 @@ impl Sweep for Audit {
     }
 
     async fn wait(&self, _host: &Host) {
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(Duration::from_secs(INTERVAL_SECONDS)).await;
     }
 }
 

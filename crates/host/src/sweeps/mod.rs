@@ -52,6 +52,7 @@ impl Host {
             self.keep_running("hints", Self::follow_hints);
             self.start_sweep::<crate::cluster::looks::LookSweep>();
             self.start_sweep::<crate::cluster::presence::PresenceSweep>();
+            self.start_sweep::<crate::cluster::rates::RateSweep>();
         }
         self.start_sweep::<clocks::ClockSweep>();
     }

@@ -1,8 +1,12 @@
 //! Changes of sessions over time: leases and deadlines pass, owners become stale, ended sessions are deleted. There is no scan: the
 //! sweep sleeps until the earliest time that can change something.
 
+use std::collections::HashMap;
+
 use longhaul_protocol::Timestamp;
-use longhaul_store::DueLimits;
+use longhaul_protocol::id::Namespace;
+use longhaul_store::{DueLimits, SessionFilter};
+use tokio::time::Instant;
 
 use crate::Host;
 use crate::error::Result;
@@ -22,10 +26,24 @@ const PRUNE_SECONDS: u64 = 3600;
 /// Ended sessions are kept at least this long, so that their ids are not used again.
 const KEPT_DAYS_MIN: u32 = 30;
 
+/// Changed sessions fetched at a time.
+const CHANGED_BATCH: usize = 500;
+
+/// A change may be stored this much later than its own time, which is that of another server's clock.
+const CHANGED_LATE_SECONDS: u64 = 10;
+
 /// Applies everything that is due in sessions.
 #[derive(Default)]
 pub(crate) struct SessionSweep {
     prune_at: Option<Timestamp>,
+    followed: Followed,
+}
+
+/// Until when the changes of other servers are known.
+#[derive(Default)]
+struct Followed {
+    last: Option<Instant>,
+    until: HashMap<Namespace, Timestamp>,
 }
 
 impl Sweep for SessionSweep {
@@ -35,6 +53,9 @@ impl Sweep for SessionSweep {
     async fn pass(&mut self, host: &Host) -> Result<()> {
         let check = &host.inner.wakes.session_check;
         check.clear();
+        if host.inner.store.shared().is_some() && self.followed.is_due() {
+            host.sessions().follow_changes(&mut self.followed).await?;
+        }
         let prune_at = self
             .prune_at
             .get_or_insert_with(|| host.now().plus_seconds(PRUNE_SECONDS));
@@ -59,7 +80,67 @@ impl Sweep for SessionSweep {
     }
 }
 
+impl Followed {
+    /// Returns whether the store is to be read again.
+    fn is_due(&mut self) -> bool {
+        let is_due = self
+            .last
+            .is_none_or(|last| last.elapsed() >= SHARED_LOOK_INTERVAL);
+        if is_due {
+            self.last = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
 impl Sessions<'_> {
+    /// Reads the sessions that other servers changed lately, if matching has copies of older ones: their hints may have been lost.
+    async fn follow_changes(self, followed: &mut Followed) -> Result<()> {
+        let inner = &self.host.inner;
+        let dispatch = &inner.wakes.dispatch;
+        let namespaces = dispatch.session_namespaces();
+        followed
+            .until
+            .retain(|namespace, _| namespaces.contains(namespace));
+        for namespace in namespaces {
+            let now = self.host.now();
+            let until = followed.until.entry(namespace.clone()).or_insert(now);
+            let since = until.minus_seconds(CHANGED_LATE_SECONDS);
+            let mut filter = SessionFilter {
+                namespace,
+                status: None,
+                queue: None,
+                owner: None,
+                after: None,
+                limit: CHANGED_BATCH,
+            };
+            loop {
+                // The newest first.
+                let mut changed = inner.store.list_sessions(&filter).await?;
+                let is_full = changed.len() == CHANGED_BATCH;
+                changed.retain(|session| session.updated_at >= since);
+                let has_more = is_full && changed.len() == CHANGED_BATCH;
+                filter.after = changed
+                    .last()
+                    .map(|session| (session.updated_at, session.session_id.clone()));
+                changed.retain(|session| dispatch.has_older_session(session));
+                let (ended, open): (Vec<_>, Vec<_>) =
+                    changed.into_iter().partition(|session| session.is_final());
+                inner.wakes.wake_sessions(&open);
+                for session in ended {
+                    // Its tasks ended at other servers too.
+                    self.read_again(&session.namespace, &session.session_id)
+                        .await?;
+                }
+                if !has_more {
+                    break;
+                }
+            }
+            *until = now;
+        }
+        Ok(())
+    }
+
     /// Sweeps, and returns when to check again.
     async fn next_look(self, prune_at: &mut Timestamp) -> Result<Timestamp> {
         let deadline = self.sweep().await?;

@@ -2,62 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use longhaul_host::api::{ExecutionOutput, ExecutionReport};
+use longhaul_host::Host;
 use longhaul_host::clock::ManualClock;
-use longhaul_host::{BatchPoll, Existing, Host, StartExecution};
-use longhaul_protocol::conductor::{Object, ResultStatus, Task, TaskDef, WorkflowDef, read};
+use longhaul_protocol::conductor::Task;
 use longhaul_store::Store;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::setup::{namespace, open};
-
-fn poll_of(task_type: &str) -> BatchPoll {
-    BatchPoll {
-        namespace: namespace(),
-        task_type: task_type.to_owned(),
-        domain: None,
-        worker_id: Some("w".to_owned()),
-        count: 10,
-        timeout: Duration::ZERO,
-    }
-}
-
-/// Registers a workflow `w` of tasks `t` with these references.
-async fn define(host: &Host, references: &[&str]) {
-    let task = |reference: &&str| json!({"name": "t", "taskReferenceName": reference});
-    let tasks: Vec<Value> = references.iter().map(task).collect();
-    let workflow: WorkflowDef = read(json!({"name": "w", "tasks": tasks})).unwrap();
-    host.definitions()
-        .put_workflows(&namespace(), vec![workflow], Existing::Replace)
-        .await
-        .unwrap();
-}
-
-async fn start(host: &Host) {
-    let start = StartExecution {
-        name: "w".to_owned(),
-        ..StartExecution::default()
-    };
-    host.executions().start(&namespace(), start).await.unwrap();
-}
-
-fn completed() -> ExecutionReport {
-    ExecutionReport::Status {
-        status: ResultStatus::Completed,
-        output: ExecutionOutput::Replace(Object::new()),
-        reason: None,
-        worker_id: Some("w".to_owned()),
-        callback_after_seconds: 0,
-        logs: Vec::new(),
-    }
-}
+use crate::setup::{batch_of, completed, define, namespace, open, start_execution};
 
 async fn expect_no_reads(host: &Host, calls: &AtomicUsize, task_type: &str) {
-    let poll = poll_of(task_type);
+    let poll = batch_of(task_type);
     // Background loops may use the store at any time, but seldom.
     let is_quiet = async || {
         let before = calls.load(Ordering::SeqCst);
@@ -88,17 +45,11 @@ async fn an_empty_poll_reads_nothing_from_the_store() {
     let host = open(&store, &clock).await;
     expect_no_reads(&host, &calls, "nothing").await;
     // Nor does one of a queue whose tasks are withheld.
-    let task: TaskDef = read(json!({"name": "t", "concurrentExecLimit": 1})).unwrap();
-    let definitions = host.definitions();
-    definitions
-        .put_tasks(&namespace(), vec![task])
-        .await
-        .unwrap();
-    define(&host, &["t"]).await;
+    define(&host, json!({"concurrentExecLimit": 1}), &["t"]).await;
     for _ in 0..3 {
-        start(&host).await;
+        start_execution(&host).await;
     }
-    let tasks = host.execution_tasks().poll(&poll_of("t")).await.unwrap();
+    let tasks = host.execution_tasks().poll(&batch_of("t")).await.unwrap();
     assert_eq!(tasks.len(), 1);
     expect_no_reads(&host, &calls, "t").await;
 }
@@ -110,8 +61,8 @@ async fn a_report_that_takes_the_next_task_is_one_write() {
     let store: Arc<dyn Store> = Arc::clone(&sqlite) as Arc<dyn Store>;
     let clock = ManualClock::new("2026-01-01T00:00:00.000000Z".parse().unwrap());
     let host = open(&store, &clock).await;
-    define(&host, &["one", "two", "three"]).await;
-    start(&host).await;
+    define(&host, json!({}), &["one", "two", "three"]).await;
+    start_execution(&host).await;
     let report = async |task: &Task| {
         let before = sqlite.stats().writes;
         let tasks = host.execution_tasks();
@@ -126,11 +77,11 @@ async fn a_report_that_takes_the_next_task_is_one_write() {
             .unwrap();
         (next.unwrap(), sqlite.stats().writes - before)
     };
-    let first = host.execution_tasks().poll(&poll_of("t")).await.unwrap();
+    let first = host.execution_tasks().poll(&batch_of("t")).await.unwrap();
     let (next, writes) = report(&first[0]).await;
     assert_eq!((next.reference_task_name.as_str(), writes), ("two", 1));
     // An older task of another run is claimed beside the report.
-    start(&host).await;
+    start_execution(&host).await;
     let (other, writes) = report(&next).await;
     assert_ne!(other.workflow_instance_id, next.workflow_instance_id);
     assert_eq!((other.reference_task_name.as_str(), writes), ("one", 2));

@@ -7,15 +7,19 @@ use longhaul_engine::change::TaskOutcome;
 use longhaul_engine::run::activity::claim::ActivityClaim;
 use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_engine::run::state::Routing;
-use longhaul_host::api::{AttemptIdentity, TaskHolder};
+use longhaul_host::api::{AttemptIdentity, ExecutionOutput, ExecutionReport, TaskHolder};
 use longhaul_host::clock::ManualClock;
-use longhaul_host::{Config, Host, LeasedWorkflowTask, Poll, Polled, Result, WorkerRow};
+use longhaul_host::{
+    BatchPoll, Config, Existing, Host, LeasedWorkflowTask, Poll, Polled, Result, StartExecution,
+    WorkerRow,
+};
+use longhaul_protocol::conductor::{Object, ResultStatus, TaskDef, WorkflowDef, read};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId, WorkflowId};
 use longhaul_protocol::workflow_command::{WorkflowCommand, parse_commands};
 use longhaul_protocol::{Payload, Timestamp};
 use longhaul_store::Store;
 use longhaul_store::memory::Memory;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub(crate) struct Setup {
     pub(crate) host: Host,
@@ -176,6 +180,60 @@ impl Setup {
             .await
             .unwrap();
         matches!(polled, Polled::Leased(_))
+    }
+}
+
+/// Registers a task `t` with these settings, and a workflow `w` of tasks `t` with these references.
+pub(crate) async fn define(host: &Host, settings: Value, references: &[&str]) {
+    let mut task = json!({"name": "t"});
+    task.as_object_mut()
+        .unwrap()
+        .extend(settings.as_object().unwrap().clone());
+    let definitions = host.definitions();
+    let task: TaskDef = read(task).unwrap();
+    definitions
+        .put_tasks(&namespace(), vec![task])
+        .await
+        .unwrap();
+    let task = |reference: &&str| json!({"name": "t", "taskReferenceName": reference});
+    let tasks: Vec<Value> = references.iter().map(task).collect();
+    let workflow: WorkflowDef = read(json!({"name": "w", "tasks": tasks})).unwrap();
+    definitions
+        .put_workflows(&namespace(), vec![workflow], Existing::Replace)
+        .await
+        .unwrap();
+}
+
+/// Starts the workflow `w`.
+pub(crate) async fn start_execution(host: &Host) {
+    let start = StartExecution {
+        name: "w".to_owned(),
+        ..StartExecution::default()
+    };
+    host.executions().start(&namespace(), start).await.unwrap();
+}
+
+/// Returns a poll for up to ten tasks that does not wait.
+pub(crate) fn batch_of(task_type: &str) -> BatchPoll {
+    BatchPoll {
+        namespace: namespace(),
+        task_type: task_type.to_owned(),
+        domain: None,
+        worker_id: Some("w".to_owned()),
+        count: 10,
+        timeout: Duration::ZERO,
+    }
+}
+
+/// Returns the report that a task of a definition run is completed.
+pub(crate) fn completed() -> ExecutionReport {
+    ExecutionReport::Status {
+        status: ResultStatus::Completed,
+        output: ExecutionOutput::Replace(Object::new()),
+        reason: None,
+        worker_id: Some("w".to_owned()),
+        callback_after_seconds: 0,
+        logs: Vec::new(),
     }
 }
 

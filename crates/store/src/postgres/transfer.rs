@@ -169,7 +169,7 @@ fn select(table: Table) -> &'static str {
         }
         Table::Documents => {
             "SELECT kind, namespace, name, qualifier, version, body FROM documents
-             WHERE kind NOT IN ('server', 'question')
+             WHERE kind NOT IN ('server', 'question', 'rate', 'turn')
              ORDER BY kind, namespace, name, qualifier"
         }
     }

@@ -5,18 +5,16 @@ pub mod hints;
 
 use futures::stream::BoxStream;
 use longhaul_engine::change::TaskRow;
-use longhaul_engine::queue::PollFilter;
+use longhaul_engine::queue::{self, PollFilter};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{RunId, WorkerId};
 
 pub use self::hints::Hints;
 use crate::{Due, DueLimits, QueueKey, StoreFuture};
+pub use longhaul_engine::queue::CLASSES_MAX;
 
 /// Tasks of sessions that one look returns for a queue.
 pub const IN_SESSION_MAX: usize = 1000;
-
-/// Fairness classes of one queue that a look searches.
-pub const CLASSES_MAX: usize = 64;
 
 /// A store that other servers use too. Each value of it is one server.
 pub trait Shared: Send + Sync + 'static {
@@ -77,30 +75,9 @@ impl Wanted {
         Some(types)
     }
 
-    /// Selects tasks, which are in the order of matching, for the polls: for each poll as many as it wants, and of each fairness
-    /// class at least one, so that there is a choice.
+    /// Returns the tasks of these that are taken for the polls. They are in the order of matching.
     pub(crate) fn select(&self, candidates: Vec<TaskRow>) -> Vec<TaskRow> {
-        let mut left: Vec<usize> = self.polls.iter().map(|(_, count)| *count).collect();
-        let mut classes = std::collections::BTreeSet::new();
-        let wanted = |task: &TaskRow| {
-            let requirements = longhaul_engine::queue::Requirements::from(task);
-            let mut accepting = self.polls.iter().zip(&mut left);
-            let is_new_class = classes.insert((task.priority, task.fairness_key.clone()));
-            let free = accepting
-                .by_ref()
-                .filter(|((filter, _), _)| filter.accepts(&requirements));
-            let mut is_accepted = false;
-            for (_, left) in free {
-                is_accepted = true;
-                if *left > 0 {
-                    *left -= 1;
-                    return true;
-                }
-            }
-            is_accepted && is_new_class && classes.len() <= CLASSES_MAX
-        };
-        let mut wanted = wanted;
-        candidates.into_iter().filter(|task| wanted(task)).collect()
+        queue::select(&self.polls, candidates)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Matching of tasks that must run in a session: into and out of session queues, and which polls are served when a session changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
@@ -137,6 +138,21 @@ impl Dispatch {
     pub(crate) fn knows_session(&self, namespace: &Namespace, session_id: &SessionId) -> bool {
         let key = (namespace.clone(), session_id.clone());
         self.state.lock().sessions.knows(&key)
+    }
+
+    /// Returns whether matching has an older copy of the session.
+    pub(crate) fn has_older_session(&self, session: &Session) -> bool {
+        self.state.lock().sessions.has_older(session)
+    }
+
+    /// Returns the number of sessions in memory.
+    pub(crate) fn sessions(&self) -> usize {
+        self.state.lock().sessions.len()
+    }
+
+    /// Returns the namespaces of the sessions in memory.
+    pub(crate) fn session_namespaces(&self) -> BTreeSet<Namespace> {
+        self.state.lock().sessions.namespaces()
     }
 
     /// Returns the workers that hold an active session.
@@ -298,7 +314,11 @@ impl State {
                 .queues
                 .get(queue)
                 .is_some_and(|entry| !entry.waiters.is_empty() && entry.session_queues.can_serve());
-            if !can_serve || self.admit(queue, now).is_err() {
+            if !can_serve {
+                return;
+            }
+            if self.admit(queue, now).is_err() {
+                self.want_shares(queue, now);
                 return;
             }
             let Some(entry) = self.queues.get(queue) else {

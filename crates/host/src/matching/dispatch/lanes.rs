@@ -74,6 +74,15 @@ impl Lanes {
         self.change(key, |lane| lane.is_withheld = true);
     }
 
+    /// Searches all lanes again.
+    pub(super) fn reopen_all(&mut self) {
+        let withheld = self.lanes.iter().filter(|(_, lane)| lane.is_withheld);
+        let withheld: Vec<LaneKey> = withheld.map(|(key, _)| key.clone()).collect();
+        for key in withheld {
+            self.change(&key, |lane| lane.is_withheld = false);
+        }
+    }
+
     /// Searches the lanes of a definition name again.
     pub(super) fn reopen(&mut self, name: &str) {
         let first = LaneKey {

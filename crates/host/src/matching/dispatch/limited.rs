@@ -88,9 +88,16 @@ impl State {
     /// Returns the lane whose best task may start now. Lanes that may not are withheld until there is room.
     pub(super) fn admitted_lane(&mut self, queue: &QueueKey, now: Timestamp) -> Option<LaneKey> {
         let entry = self.queues.get_mut(queue)?;
+        if self.is_shared {
+            // Few lanes are here, and a share may be free by now.
+            entry.lanes.reopen_all();
+        }
         while let Some((key, _)) = entry.lanes.best() {
             let key = key.clone();
-            match self.starts.admit(queue, &key.name, &key.limits, now) {
+            match self
+                .starts
+                .admit(queue, &key.name, &key.limits, &mut self.shares, now)
+            {
                 Ok(()) => return Some(key),
                 Err(withheld) => {
                     entry.lanes.withhold(&key);
@@ -147,7 +154,7 @@ impl State {
 
     /// Hands tasks of lanes to the polls that have waited longest. Workers of these tasks accept every task of their queue.
     pub(super) fn serve_lanes(&mut self, queue: &QueueKey, now: Timestamp) {
-        while self.has_waiter(queue) && self.admit(queue, now).is_ok() {
+        while self.is_waited_for(queue) && self.admit(queue, now).is_ok() {
             let Some(key) = self.admitted_lane(queue, now) else {
                 return;
             };
@@ -170,7 +177,8 @@ impl State {
         }
     }
 
-    fn has_waiter(&self, queue: &QueueKey) -> bool {
+    /// Returns whether a poll waits for tasks of the queue.
+    pub(super) fn is_waited_for(&self, queue: &QueueKey) -> bool {
         let entry = self.queues.get(queue);
         entry.is_some_and(|entry| !entry.waiters.is_empty())
     }

@@ -8,26 +8,29 @@ use std::sync::Arc;
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
 use longhaul_engine::queue::{Admission, Caps, PollFilter, Usage};
-use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskId};
 use longhaul_store::{QueueKey, WorkerRow};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
 use crate::matching::admission::{AdmissionCounter, Throttle};
-use crate::matching::starts::{StartCounter, StartName};
+use crate::matching::shares::ShareTable;
+use crate::matching::starts::StartCounter;
 use crate::sweeps::alarms::NextCheck;
 
 mod in_session;
 mod lanes;
 mod limited;
+mod offer;
 mod queue;
 mod quiet;
+mod rates;
 pub(crate) mod ready_task;
 mod session_index;
 mod session_queues;
 mod shared;
+mod state;
 
 pub(crate) use in_session::READY_IN_SESSION_MAX;
 pub use queue::FairnessView;
@@ -35,36 +38,22 @@ pub(crate) use ready_task::{ReadyTask, Reservation};
 
 pub(crate) use shared::{Polls as PollExtent, UncheckedPolls};
 
-use lanes::LaneKey;
+use offer::Origin;
 pub(crate) use queue::Asked;
-use queue::{Queue, QueuePlace, Waiter};
+use queue::Waiter;
 use quiet::Quiet;
 use session_index::SessionIndex;
-use session_queues::SessionQueueKey;
+use state::{Place, State};
 
 /// Ready tasks of one queue kept in memory, besides those of sessions. More stay in the store and are fetched when these are gone.
 pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
 
-/// Bytes of ready tasks and queues kept in memory, over all queues. Some 60,000 tasks; beyond that tasks stay in the store until a
-/// worker polls for them.
-const READY_BYTES_MAX: u64 = 64 << 20;
-
 /// Ready tasks that a poll may fetch from the store although memory is full: enough that a busy queue reads rarely.
 pub(crate) const FETCHED_WHEN_FULL: usize = 1000;
-
-/// About how many bytes a queue takes in memory besides its tasks and its name.
-const QUEUE_BYTES: u64 = 2048;
 
 /// How long a task of a shared store is left to one server. Long enough for a poll to claim it; a server that stops meanwhile delays
 /// it by this.
 pub(crate) const RESERVED_SECONDS: u64 = 2;
-
-/// Queues that are idle but were used in the last minute, kept for their rates and fair shares. More are dropped early.
-const RECENT_QUEUES_MAX: usize = 10_000;
-
-/// Idle queues are removed after this many uses of queues, or as many as there are queues: often enough to bound them, and rarely
-/// enough to cost each use almost nothing.
-const TIDY_AFTER_USES: usize = 1024;
 
 /// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
 const WAITING_POLLS_MAX: usize = 50_000;
@@ -120,6 +109,9 @@ pub(crate) struct Dispatch {
     poll_caps: PollCaps,
     /// When the window of a task definition has room again.
     pub(crate) window_check: Arc<NextCheck>,
+    /// When shares of rates are exchanged next.
+    pub(crate) share_check: Arc<NextCheck>,
+    share_ended: Notify,
     state: Mutex<State>,
 }
 
@@ -129,41 +121,6 @@ pub struct PollCaps {
     /// On this server; `None` means as many as it can hold.
     pub max: Option<usize>,
     pub max_per_namespace: Option<usize>,
-}
-
-struct State {
-    /// Whether tasks are copies of stored ones, which can be fetched again.
-    is_stored: bool,
-    /// Whether other servers hand out the tasks of these queues too. Then a task is here only for a moment.
-    is_shared: bool,
-    /// When tasks that are here for a moment are removed.
-    expiries: BTreeSet<(Timestamp, TaskId)>,
-    /// What the newest looks at a shared store did not find.
-    quiet: Quiet,
-    /// A queue that is idle and known to be empty in the store is not here.
-    queues: HashMap<QueueKey, Queue>,
-    /// The store may hold ready tasks of queues that are not here.
-    is_partial: bool,
-    /// Bytes of the ready tasks here.
-    ready_bytes: u64,
-    /// Uses of queues since idle ones were last removed.
-    uses: usize,
-    /// The place of each ready task, so that it can be removed by id.
-    places: HashMap<TaskId, (QueueKey, Place)>,
-    waiting: usize,
-    waiting_in: HashMap<Namespace, usize>,
-    next_waiter: u64,
-    leases: AdmissionCounter,
-    starts: StartCounter,
-    window_check: Arc<NextCheck>,
-    sessions: SessionIndex,
-}
-
-/// The place of a ready task in its queue.
-enum Place {
-    Plain(QueuePlace),
-    InSession(SessionQueueKey, session_queues::Order),
-    InLane(LaneKey, session_queues::Order),
 }
 
 /// The result of a poll's search.
@@ -180,7 +137,7 @@ pub(crate) enum Found {
 /// A place in the queue of waiting polls. Dropping it leaves the queue; a task that was handed over at that time goes back.
 pub(crate) struct Ticket {
     pub(crate) handed: oneshot::Receiver<ReadyTask>,
-    queue: QueueKey,
+    pub(crate) queue: QueueKey,
     number: u64,
 }
 
@@ -215,10 +172,13 @@ impl Dispatch {
         source: Source,
     ) -> Self {
         let window_check = Arc::<NextCheck>::default();
+        let share_check = Arc::<NextCheck>::default();
         Self {
             clock,
             poll_caps,
             window_check: Arc::clone(&window_check),
+            share_check: Arc::clone(&share_check),
+            share_ended: Notify::new(),
             state: Mutex::new(State {
                 is_stored: source != Source::Memory,
                 is_shared: source == Source::SharedStore,
@@ -234,6 +194,8 @@ impl Dispatch {
                 next_waiter: 0,
                 leases,
                 starts: StartCounter::new(source == Source::SharedStore),
+                shares: ShareTable::new(share_check),
+                granting: HashMap::new(),
                 window_check,
                 sessions: SessionIndex::default(),
             }),
@@ -260,6 +222,10 @@ impl Dispatch {
                 state.quiet.disturb(&key);
                 // A task of a session stays for a moment: its worker may be about to poll here.
                 if row.worker_session.is_none() {
+                    if state.is_waited_for(&key) && state.shares.is_asked_for(&key, now) {
+                        // A poll gets it when the share arrives.
+                        return Offered::Kept;
+                    }
                     state.withdraw(&row.task_id);
                 }
                 return Offered::ToOthers;
@@ -270,10 +236,16 @@ impl Dispatch {
         Offered::Kept
     }
 
-    /// Counts a lease that was granted for the first time or again; a renewal does not count.
+    /// Counts a lease that was granted for the first time or again; a renewal does not count, nor does a lease of another server.
     pub(crate) fn count_lease(&self, row: &TaskRow, granted: Granted) {
         let mut state = self.state.lock();
+        if !state.is_granted_here(row) {
+            return;
+        }
         let (key, now) = (queue_of(row), self.clock.now());
+        if state.is_shared {
+            state.count_in_shares(row, &key, now);
+        }
         if granted == Granted::First {
             state.leases.lease(&key);
         }
@@ -417,6 +389,9 @@ impl Dispatch {
                 let entry = state.queues.get(queue);
                 let has = entry.is_some_and(|entry| entry.has(filter, is_full));
                 withheld = has.then_some(throttle);
+                if has {
+                    state.want_shares(queue, now);
+                }
             }
         }
         let entry = state.queue(queue, now);
@@ -523,305 +498,6 @@ impl PollCaps {
         let in_namespace = state.waiting_in.get(namespace).copied().unwrap_or(0);
         state.waiting < self.max.unwrap_or(WAITING_POLLS_MAX).min(WAITING_POLLS_MAX)
             && self.max_per_namespace.is_none_or(|max| in_namespace < max)
-    }
-}
-
-impl State {
-    fn began_waiting(&mut self, namespace: &Namespace) {
-        self.waiting += 1;
-        *self.waiting_in.entry(namespace.clone()).or_default() += 1;
-    }
-
-    fn ended_waiting(&mut self, namespace: &Namespace) {
-        self.waiting -= 1;
-        if let Some(waiting) = self.waiting_in.get_mut(namespace) {
-            *waiting -= 1;
-            if *waiting == 0 {
-                self.waiting_in.remove(namespace);
-            }
-        }
-    }
-
-    /// Returns the entry of the queue, creating it if it does not exist.
-    fn queue(&mut self, key: &QueueKey, now: Timestamp) -> &mut Queue {
-        self.uses += 1;
-        if self.uses > self.queues.len().max(TIDY_AFTER_USES) {
-            self.uses = 0;
-            self.tidy(now);
-        }
-        let is_partial = self.is_partial;
-        self.queues.entry(key.clone()).or_insert_with(|| Queue {
-            truncated: is_partial,
-            session_queues_truncated: is_partial && key.kind == TaskKind::Activity,
-            ..Queue::default()
-        })
-    }
-
-    /// Removes queues without waiting polls and without tasks: an unknown queue is empty, or is read at the next poll. Rates and
-    /// fair shares of the last minute are kept for a bounded number.
-    fn tidy(&mut self, now: Timestamp) {
-        let is_partial = self.is_partial;
-        let mut recent = 0;
-        self.queues.retain(|_, queue| {
-            let left_out = queue.truncated || queue.session_queues_truncated;
-            if !queue.is_idle() || (left_out && !is_partial) {
-                return true;
-            }
-            recent += usize::from(queue.is_recent(now));
-            queue.is_recent(now) && recent <= RECENT_QUEUES_MAX
-        });
-        if self.queues.capacity() > 4 * self.queues.len().max(TIDY_AFTER_USES) {
-            self.queues.shrink_to_fit();
-            self.places.shrink_to_fit();
-        }
-    }
-
-    /// Returns whether more ready tasks may be kept.
-    fn has_room(&self) -> bool {
-        let queues = self.queues.len() as u64 * QUEUE_BYTES;
-        !self.is_stored || self.ready_bytes + queues < READY_BYTES_MAX
-    }
-
-    fn offer(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
-        if self.places.contains_key(&task.task_id) {
-            return;
-        }
-        if self.is_shared && origin != Origin::Question {
-            let expiry = now.plus_seconds(RESERVED_SECONDS);
-            self.expiries.insert((expiry, task.task_id.clone()));
-        }
-        if task.session.is_some() {
-            self.offer_in_session(&key, task, origin, now);
-            return;
-        }
-        if task.limits.is_some() {
-            self.offer_limited(&key, task, origin, now);
-            return;
-        }
-        if !self.leases.is_unlimited() {
-            // Older tasks may be withheld here: the best one goes first.
-            self.insert(key.clone(), task, origin, now);
-            self.pump(&key, now);
-            return;
-        }
-        let mut task = task;
-        while let Some(waiter) = self.waiter_for(&key, &task) {
-            self.ended_waiting(&key.namespace);
-            match waiter.hand.send(task) {
-                Ok(()) => return,
-                // The poll ended just now.
-                Err(back) => task = back,
-            }
-        }
-        self.insert(key, task, origin, now);
-    }
-
-    /// Removes and returns the poll that has waited longest for such a task.
-    fn waiter_for(&mut self, key: &QueueKey, task: &ReadyTask) -> Option<Waiter> {
-        let waiters = &mut self.queues.get_mut(key)?.waiters;
-        let place = waiters
-            .iter()
-            .position(|waiter| waiter.filter.accepts(&task.requirements))?;
-        waiters.remove(place)
-    }
-
-    /// Hands out the tasks that may be leased, to the polls that have waited longest.
-    fn pump(&mut self, key: &QueueKey, now: Timestamp) {
-        while self.admit(key, now).is_ok() {
-            let waiting = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
-            let handed = (0..waiting).find_map(|place| {
-                let waiter = self.queues.get(key)?.waiters.get(place)?;
-                let filter = waiter.filter.clone();
-                Some((place, self.pick(key, &filter, now)?))
-            });
-            let Some((place, task)) = handed else {
-                return;
-            };
-            let waiter = self
-                .queues
-                .get_mut(key)
-                .and_then(|queue| queue.waiters.remove(place))
-                .expect("the poll was just found");
-            self.ended_waiting(&key.namespace);
-            match waiter.hand.send(task) {
-                Ok(()) => self.leases.reserve(key),
-                // The poll ended just now.
-                Err(back) if back.session.is_some() => {
-                    self.end_reservation(key, &back.reservation(), now);
-                    self.offer_in_session(key, back, Origin::Fetched, now);
-                }
-                Err(back) if back.limits.is_some() => {
-                    self.end_start(key, &back.reservation());
-                    self.put_in_lane(key, back, Origin::Fetched, now);
-                }
-                Err(back) => self.insert(key.clone(), back, Origin::Fetched, now),
-            }
-        }
-    }
-
-    /// Caps apply to all queues of a namespace, so a free lease of one may serve another.
-    fn pump_namespace(&mut self, key: &QueueKey, now: Timestamp) {
-        let waiting: Vec<QueueKey> = self
-            .queues
-            .iter()
-            .filter(|(other, queue)| {
-                other.namespace == key.namespace
-                    && other.kind == key.kind
-                    && queue.len + queue.session_queues.len() + queue.lanes.len() > 0
-                    && !queue.waiters.is_empty()
-            })
-            .map(|(other, _)| other.clone())
-            .collect();
-        for other in waiting {
-            self.pump(&other, now);
-        }
-    }
-
-    fn insert(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
-        let has_room = self.has_room();
-        let is_question = task.requirements.validates.is_some() || !self.is_stored;
-        let origin = if is_question {
-            Origin::Question
-        } else {
-            origin
-        };
-        match self.queues.get_mut(&key) {
-            // If a poll waits, the task is handed over soon.
-            Some(queue)
-                if !origin.may_enter(
-                    queue.len,
-                    READY_PER_QUEUE_MAX,
-                    has_room || !queue.waiters.is_empty(),
-                ) =>
-            {
-                queue.truncated = true;
-                return;
-            }
-            None if !origin.may_enter(0, READY_PER_QUEUE_MAX, has_room) => {
-                self.is_partial = true;
-                return;
-            }
-            Some(_) | None => {}
-        }
-        self.ready_bytes += task.bytes();
-        let queue = self.queue(&key, now);
-        let place: QueuePlace = (
-            task.rank.priority,
-            task.rank.fairness_key.clone(),
-            task.rank.available_at,
-            task.task_id.clone(),
-        );
-        let class = queue
-            .tiers
-            .entry(place.0)
-            .or_default()
-            .entry(place.1.clone())
-            .or_default();
-        class.insert((place.2, place.3.clone()), Box::new(task));
-        queue.len += 1;
-        let task_id = place.3.clone();
-        self.places.insert(task_id, (key, Place::Plain(place)));
-    }
-
-    fn withdraw(&mut self, task_id: &TaskId) {
-        let Some((key, place)) = self.places.remove(task_id) else {
-            return;
-        };
-        match place {
-            Place::Plain(place) => {
-                let queue = self.queues.get_mut(&key);
-                if let Some(task) = queue.and_then(|queue| queue.remove(&place)) {
-                    self.ready_bytes -= task.bytes();
-                }
-            }
-            Place::InSession(session_queue, order) => {
-                self.remove_from_session_queue(&key, &session_queue, &order);
-            }
-            Place::InLane(lane, order) => {
-                let queue = self.queues.get_mut(&key);
-                if let Some(task) = queue.and_then(|queue| queue.lanes.remove(&lane, &order)) {
-                    self.ready_bytes -= task.bytes();
-                }
-            }
-        }
-    }
-
-    /// Takes the best matching task out of the queue.
-    fn pick(&mut self, key: &QueueKey, filter: &PollFilter, now: Timestamp) -> Option<ReadyTask> {
-        let lane = self.admitted_lane(key, now);
-        let queue = self.queues.get(key)?;
-        let plain = queue.best(filter, now);
-        if let (Some(lane), Some((_, limited))) = (lane, queue.lanes.best())
-            && plain.is_none_or(|plain| {
-                queue
-                    .fairness
-                    .goes_first(limited.order(), plain.order(), now)
-            })
-        {
-            return self.take_from_lane(key, &lane);
-        }
-        // Without session tasks nothing more is checked.
-        let in_session = queue
-            .session_queues
-            .can_serve()
-            .then(|| queue.session_queues.best(filter, self.is_full(key, filter)))
-            .flatten();
-        let goes_first = match (plain, in_session) {
-            (Some(plain), Some((_, task))) => {
-                queue.fairness.goes_first(task.order(), plain.order(), now)
-            }
-            (None, Some(_)) => true,
-            (_, None) => false,
-        };
-        if let Some((session_queue, task)) = in_session.filter(|_| goes_first) {
-            let (session_queue, order) = (session_queue.clone(), session_queues::order_of(task));
-            return self.take_from_session_queue(
-                key,
-                &session_queue,
-                &order,
-                &filter.worker_id,
-                now,
-            );
-        }
-        let task = plain?.clone();
-        self.withdraw(&task.task_id);
-        Some(task)
-    }
-
-    /// Ends the reservation of a task. Returns the name of its task definition if that has room for another task now.
-    fn end_reservation(
-        &mut self,
-        queue: &QueueKey,
-        reservation: &Reservation,
-        now: Timestamp,
-    ) -> Option<StartName> {
-        if let Some(options) = &reservation.session {
-            self.end_session_reservation(queue, &reservation.task_id, options, now);
-        }
-        self.end_start(queue, reservation)
-    }
-}
-
-/// Why a task is offered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    /// It became ready: it may stay in the store if memory is full.
-    Commit,
-    /// A poll requested it from the store, or was about to get it: some are kept although memory is full, or the poll would repeat
-    /// its request without end.
-    Fetched,
-    /// It is not stored: it must be kept, and another limit bounds those.
-    Question,
-}
-
-impl Origin {
-    /// Returns whether a task may enter a queue that holds `len` tasks and may hold `max`.
-    fn may_enter(self, len: usize, max: usize, has_room: bool) -> bool {
-        match self {
-            Self::Question => true,
-            Self::Commit => has_room && len < max,
-            Self::Fetched => len < max && (has_room || len < FETCHED_WHEN_FULL),
-        }
     }
 }
 

@@ -133,10 +133,14 @@ impl Queue {
         }
     }
 
+    /// Returns whether something is ready here.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.len + self.session_queues.len() + self.lanes.len() > 0
+    }
+
     /// Returns whether no poll waits here and nothing is ready.
     pub(super) fn is_idle(&self) -> bool {
-        let tasks = self.len + self.session_queues.len() + self.lanes.len();
-        self.waiters.is_empty() && tasks == 0
+        self.waiters.is_empty() && !self.has_tasks()
     }
 
     /// Returns whether something happened here in the last minute.

@@ -9,7 +9,8 @@ use longhaul_protocol::id::{RunId, TaskId};
 use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 
-use crate::questions::table::{Question, QuestionKind};
+use crate::questions::progress::QuestionKind;
+use crate::questions::table::Question;
 
 /// About how many bytes a ready task takes besides its names: ids, times, and its entries in two tables.
 const READY_TASK_BYTES: u64 = 512;

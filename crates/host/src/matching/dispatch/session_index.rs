@@ -91,6 +91,27 @@ impl SessionIndex {
         self.entries.contains_key(key)
     }
 
+    /// Returns whether an older state of the session is here.
+    pub(super) fn has_older(&self, session: &Session) -> bool {
+        let key = (session.namespace.clone(), session.session_id.clone());
+        let entry = self.entries.get(&key);
+        entry.is_some_and(|entry| match &entry.row {
+            CachedRow::No | CachedRow::Missing => true,
+            CachedRow::Row(known) => known.version < session.version,
+        })
+    }
+
+    /// Returns the number of sessions here.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns the namespaces of the sessions here.
+    pub(super) fn namespaces(&self) -> BTreeSet<Namespace> {
+        let keys = self.entries.keys();
+        keys.map(|(namespace, _)| namespace.clone()).collect()
+    }
+
     /// Records the stored row that a refused claim found.
     pub(super) fn learn(&mut self, key: &SessionKey, session: Option<&Session>) {
         match session {

@@ -19,6 +19,9 @@ const WANTED_MAX: usize = 1000;
 /// A queue whose leases are at their cap is tried again after this, if no hint comes earlier.
 const WITHHELD_SECONDS: u64 = 1;
 
+/// Leases that are being granted. Those whose commits failed stay behind, and all are forgotten when there are this many.
+const GRANTING_MAX: usize = 100_000;
+
 /// Which waiting polls are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Polls {
@@ -76,40 +79,19 @@ impl Dispatch {
         wanted.collect()
     }
 
-    /// Returns the bounds that the lease of a task must keep.
+    /// Returns the bounds that the lease of a task must keep. It is about to be granted by this server.
     pub(crate) fn caps_of_lease(&self, row: &TaskRow) -> Vec<Cap> {
         if row.status != TaskStatus::Leased {
             return Vec::new();
         }
-        let (namespace, kind) = (row.namespace.clone(), row.kind);
-        let mut caps = Vec::new();
         let mut state = self.state.lock();
-        if !state.leases.is_unlimited() {
-            let of_queue = state.leases.caps(&queue_of(row));
-            caps.extend(of_queue.max_active_leases.map(|max| Cap {
-                scope: CapScope::Queue(namespace.clone(), kind, row.queue.clone()),
-                max,
-            }));
-            caps.extend(of_queue.max_active_leases_per_namespace.map(|max| Cap {
-                scope: CapScope::Namespace(namespace.clone(), kind),
-                max,
-            }));
-        }
-        let limits = row.start_limits.filter(|limits| limits.in_progress > 0);
-        caps.extend(limits.map(|limits| Cap {
-            scope: CapScope::TaskDef(namespace, row.type_name.clone()),
-            max: limits.in_progress.into(),
-        }));
-        caps
+        state.note_grant(row);
+        state.caps_of_lease(row)
     }
 
     /// Returns whether the end of this task's lease may make room under a cap.
     pub(crate) fn has_lease_caps(&self, row: &TaskRow) -> bool {
-        let leased = TaskRow {
-            status: TaskStatus::Leased,
-            ..row.clone()
-        };
-        !self.caps_of_lease(&leased).is_empty()
+        !self.state.lock().caps_of_lease(row).is_empty()
     }
 
     /// Returns the waiting polls that have ids: all, or those that the store was not asked for yet.
@@ -153,9 +135,7 @@ impl Dispatch {
 
     /// Returns whether a poll waits for tasks of the queue.
     pub(crate) fn is_waited_for(&self, queue: &QueueKey) -> bool {
-        let state = self.state.lock();
-        let queue = state.queues.get(queue);
-        queue.is_some_and(|queue| !queue.waiters.is_empty())
+        self.state.lock().is_waited_for(queue)
     }
 
     /// Adds the tasks that a look for these polls found. The look has ended.
@@ -195,7 +175,7 @@ impl Dispatch {
     }
 
     /// Puts a task back and reserves the one that another server leased to the same poll.
-    pub(crate) fn exchange(&self, queue: &QueueKey, task: ReadyTask, row: &TaskRow) -> ReadyTask {
+    pub(crate) fn swap(&self, queue: &QueueKey, task: ReadyTask, row: &TaskRow) -> ReadyTask {
         let reservation = task.reservation();
         self.end_reservation(queue, &reservation, Some(task));
         self.state.lock().leases.reserve(queue);
@@ -250,6 +230,42 @@ impl Dispatch {
 }
 
 impl State {
+    /// Returns the bounds on leases that count this task.
+    fn caps_of_lease(&mut self, row: &TaskRow) -> Vec<Cap> {
+        let (namespace, kind) = (row.namespace.clone(), row.kind);
+        let mut caps = Vec::new();
+        if !self.leases.is_unlimited() {
+            let of_queue = self.leases.caps(&queue_of(row));
+            caps.extend(of_queue.max_active_leases.map(|max| Cap {
+                scope: CapScope::Queue(namespace.clone(), kind, row.queue.clone()),
+                max,
+            }));
+            caps.extend(of_queue.max_active_leases_per_namespace.map(|max| Cap {
+                scope: CapScope::Namespace(namespace.clone(), kind),
+                max,
+            }));
+        }
+        let limits = row.start_limits.filter(|limits| limits.in_progress > 0);
+        caps.extend(limits.map(|limits| Cap {
+            scope: CapScope::TaskDef(namespace, row.type_name.clone()),
+            max: limits.in_progress.into(),
+        }));
+        caps
+    }
+
+    /// Records that this server is about to grant a lease. Its row is written by other servers too, when the worker reports there.
+    fn note_grant(&mut self, row: &TaskRow) {
+        if self.granting.len() >= GRANTING_MAX {
+            self.granting.clear();
+        }
+        self.granting.insert(row.task_id.clone(), row.attempt);
+    }
+
+    /// Returns whether this server granted the lease, and forgets it: a lease is counted once.
+    pub(super) fn is_granted_here(&mut self, row: &TaskRow) -> bool {
+        !self.is_shared || self.granting.remove(&row.task_id) == Some(row.attempt)
+    }
+
     /// Returns what withholds the tasks of a queue now.
     pub(super) fn admit(&mut self, queue: &QueueKey, now: Timestamp) -> Result<(), Throttle> {
         let withheld = self.queues.get(queue).and_then(|queue| queue.withheld);
@@ -258,7 +274,11 @@ impl State {
         {
             return Err(Throttle { cap, room_at: None });
         }
-        self.leases.admit(queue, now)
+        if self.is_shared {
+            self.admit_shares(queue, now)
+        } else {
+            self.leases.admit(queue, now)
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use longhaul_protocol::sequence::HistorySeq;
 use longhaul_store::memory::Delivery;
 use serde_json::json;
 
-use super::{DELIVERIES, servers, settle};
-use crate::setup::{commands, holder, leased, namespace, poll_of, start_of};
+use super::{DELIVERIES, complete, poll_now, servers, settle};
+use crate::setup::{commands, holder, leased, namespace, poll_of};
 
 fn target(workflow_id: &str, request_id: Option<&str>) -> CommandTarget {
     CommandTarget {
@@ -29,8 +29,7 @@ fn target(workflow_id: &str, request_id: Option<&str>) -> CommandTarget {
 async fn commands_on_one_run_may_go_to_any_server() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
-        let started = servers.first.workflows().start(start_of("order-1")).await;
-        let run_id = started.unwrap().run_id;
+        let run_id = servers.start("order-1").await;
         for number in 0..20 {
             let host = if number % 2 == 0 {
                 &servers.second
@@ -65,18 +64,11 @@ async fn commands_on_one_run_may_go_to_any_server() {
 async fn a_task_is_leased_here_and_completed_there() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
-        servers
-            .first
-            .workflows()
-            .start(start_of("order-1"))
-            .await
-            .unwrap();
+        servers.start("order-1").await;
         let poll = poll_of("w1", None, 30);
         let task = leased(servers.second.workflow_tasks().poll(&poll, 500).await);
-        let end = commands(json!([{"type": "complete_workflow"}]));
-        let held = holder(&task);
-        let completed = servers.first.workflow_tasks().complete(&held, end);
-        completed.await.unwrap();
+        let end = json!([{"type": "complete_workflow"}]);
+        complete(&servers.first, &task, end).await;
         let refused = servers
             .second
             .workflows()
@@ -89,14 +81,8 @@ async fn a_task_is_leased_here_and_completed_there() {
 #[tokio::test(start_paused = true)]
 async fn of_two_servers_only_one_wins() {
     let servers = servers(Delivery::Never).await;
-    servers
-        .first
-        .workflows()
-        .start(start_of("order-1"))
-        .await
-        .unwrap();
-    let poll = poll_of("w1", None, 0);
-    let task = leased(servers.first.workflow_tasks().poll(&poll, 500).await);
+    servers.start("order-1").await;
+    let task = leased(poll_now(&servers.first).await);
     let held = holder(&task);
     let end = || commands(json!([{"type": "complete_workflow"}]));
     let done = servers.second.workflow_tasks().complete(&held, end());
@@ -111,15 +97,9 @@ async fn of_two_servers_only_one_wins() {
 #[tokio::test(start_paused = true)]
 async fn a_cached_copy_refuses_nothing_that_the_store_allows() {
     let servers = servers(Delivery::Never).await;
-    servers
-        .first
-        .workflows()
-        .start(start_of("order-1"))
-        .await
-        .unwrap();
+    servers.start("order-1").await;
     // The first server has the run in memory as not leased; the second leases it.
-    let poll = poll_of("w1", None, 0);
-    let task = leased(servers.second.workflow_tasks().poll(&poll, 500).await);
+    let task = leased(poll_now(&servers.second).await);
     let first = &servers.first;
     first
         .workflow_tasks()
@@ -138,11 +118,11 @@ async fn a_cached_copy_refuses_nothing_that_the_store_allows() {
 async fn a_wait_for_the_end_of_a_run_ends_at_every_server() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
-        let started = servers.first.workflows().start(start_of("order-1")).await;
+        let run_id = servers.start("order-1").await;
         let request = HistoryRequest {
             namespace: namespace(),
             workflow_id: "order-1".into(),
-            run_id: started.unwrap().run_id,
+            run_id,
             after: HistorySeq::ZERO,
             page_size: 100,
             wait: Duration::from_secs(60),

@@ -9,25 +9,16 @@ use longhaul_host::api::RolloutChange;
 use longhaul_store::memory::Delivery;
 use longhaul_store::{Look, QueueKey, Store as _, Wanted};
 
-use super::{DELIVERIES, Servers, is_leased, servers, settle};
-use crate::setup::{leased, namespace, poll_of, register, start_of};
-
-async fn start(servers: &Servers, workflow_id: &str) {
-    let start = servers.first.workflows().start(start_of(workflow_id));
-    start.await.unwrap();
-}
+use super::{DELIVERIES, is_leased, poll_now, polling, servers, settle};
+use crate::setup::{leased, namespace, poll_of, register};
 
 #[tokio::test(start_paused = true)]
 async fn a_task_made_at_one_server_reaches_a_poll_at_another() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
-        let host = servers.second.clone();
-        let waiting = tokio::spawn(async move {
-            let poll = poll_of("w1", None, 60);
-            host.workflow_tasks().poll(&poll, 500).await
-        });
+        let waiting = polling(&servers.second, "w1", None, 60);
         settle(&servers).await;
-        start(&servers, "order-1").await;
+        servers.start("order-1").await;
         settle(&servers).await;
         let task = leased(waiting.await.unwrap());
         assert_eq!(
@@ -41,11 +32,9 @@ async fn a_task_made_at_one_server_reaches_a_poll_at_another() {
 #[tokio::test(start_paused = true)]
 async fn a_poll_that_does_not_wait_finds_the_task_of_another_server() {
     let servers = servers(Delivery::Never).await;
-    start(&servers, "order-1").await;
-    let poll = poll_of("w1", None, 0);
-    let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
-    assert!(is_leased(&polled));
-    let again = servers.second.workflow_tasks().poll(&poll, 500).await;
+    servers.start("order-1").await;
+    assert!(is_leased(&poll_now(&servers.second).await));
+    let again = poll_now(&servers.second).await;
     assert!(!is_leased(&again), "there was one task");
 }
 
@@ -100,22 +89,16 @@ async fn each_task_goes_to_one_poll_of_all_servers() {
         let servers = servers(delivery).await;
         let mut polls = Vec::new();
         for host in [&servers.first, &servers.second] {
-            for _ in 0..10 {
-                let host = host.clone();
-                polls.push(tokio::spawn(async move {
-                    let poll = poll_of("w1", None, 60);
-                    leased(host.workflow_tasks().poll(&poll, 500).await)
-                }));
-            }
+            polls.extend((0..10).map(|_| polling(host, "w1", None, 60)));
         }
         settle(&servers).await;
         for number in 0..20 {
-            start(&servers, &format!("order-{number}")).await;
+            servers.start(&format!("order-{number}")).await;
         }
         settle(&servers).await;
         let mut seen = std::collections::BTreeSet::new();
         for poll in polls {
-            let task = poll.await.unwrap();
+            let task = leased(poll.await.unwrap());
             assert_eq!(task.claim.attempt, 1);
             assert!(seen.insert(task.claim.task_id), "{delivery:?}");
         }
@@ -126,8 +109,8 @@ async fn each_task_goes_to_one_poll_of_all_servers() {
 #[tokio::test(start_paused = true)]
 async fn a_poll_that_is_repeated_at_another_server_gets_the_same_lease() {
     let servers = servers(Delivery::Never).await;
-    start(&servers, "order-1").await;
-    start(&servers, "order-2").await;
+    servers.start("order-1").await;
+    servers.start("order-2").await;
     let poll = poll_of("w1", Some("p1"), 30);
     let first = leased(servers.first.workflow_tasks().poll(&poll, 500).await);
     let again = leased(servers.second.workflow_tasks().poll(&poll, 500).await);
@@ -140,18 +123,12 @@ async fn a_poll_that_is_repeated_at_another_server_gets_the_same_lease() {
 async fn a_poll_that_waits_at_two_servers_gets_one_task() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
-        let poll = |host: &longhaul_host::Host| {
-            let host = host.clone();
-            tokio::spawn(async move {
-                let poll = poll_of("w1", Some("p1"), 60);
-                leased(host.workflow_tasks().poll(&poll, 500).await)
-            })
-        };
-        let (one, other) = (poll(&servers.first), poll(&servers.second));
+        let one = polling(&servers.first, "w1", Some("p1"), 60);
+        let other = polling(&servers.second, "w1", Some("p1"), 60);
         settle(&servers).await;
-        start(&servers, "order-1").await;
+        servers.start("order-1").await;
         settle(&servers).await;
-        let (one, other) = (one.await.unwrap(), other.await.unwrap());
+        let (one, other) = (leased(one.await.unwrap()), leased(other.await.unwrap()));
         assert_eq!(one.claim.task_id, other.claim.task_id, "{delivery:?}");
         assert_eq!(one.claim.attempt, other.claim.attempt);
     }
@@ -160,7 +137,7 @@ async fn a_poll_that_waits_at_two_servers_gets_one_task() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_a_stopped_server_took_goes_to_another_after_a_moment() {
     let servers = servers(Delivery::Never).await;
-    start(&servers, "order-1").await;
+    servers.start("order-1").await;
     let lost = servers.cluster.server();
     let now = servers.first.now();
     let look = Look {
@@ -179,14 +156,9 @@ async fn a_task_that_a_stopped_server_took_goes_to_another_after_a_moment() {
     };
     let taken = lost.shared().unwrap().look(&look).await.unwrap();
     assert_eq!(taken.tasks.len(), 1);
-    let poll = poll_of("w1", None, 0);
-    let other = servers.second.workflow_tasks().poll(&poll, 500).await;
+    let other = poll_now(&servers.second).await;
     assert!(!is_leased(&other), "it is left to the server that took it");
-    let host = servers.second.clone();
-    let waiting = tokio::spawn(async move {
-        let poll = poll_of("w1", None, 600);
-        host.workflow_tasks().poll(&poll, 500).await
-    });
+    let waiting = polling(&servers.second, "w1", None, 600);
     for _ in 0..10 {
         settle(&servers).await;
         servers.clock.advance_seconds(1);
@@ -200,11 +172,7 @@ async fn a_drain_reaches_the_polls_of_every_server() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
         register(&servers.second, "w2").await;
-        let host = servers.second.clone();
-        let waiting = tokio::spawn(async move {
-            let poll = poll_of("w2", None, 60);
-            host.workflow_tasks().poll(&poll, 500).await
-        });
+        let waiting = polling(&servers.second, "w2", None, 60);
         settle(&servers).await;
         let drained = servers
             .first
@@ -240,14 +208,9 @@ async fn a_waiting_poll_reads_nothing_of_its_own() {
             .and_then(|count| count.parse::<u64>().ok())
             .unwrap()
     };
-    let mut polls = Vec::new();
-    for _ in 0..200 {
-        let host = servers.second.clone();
-        polls.push(tokio::spawn(async move {
-            let poll = poll_of("w1", None, 10);
-            host.workflow_tasks().poll(&poll, 500).await
-        }));
-    }
+    let polls: Vec<_> = (0..200)
+        .map(|_| polling(&servers.second, "w1", None, 10))
+        .collect();
     settle(&servers).await;
     let before = looks(&servers.second);
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -1,14 +1,16 @@
 //! Questions that are asked at one server and answered at another.
 
 use longhaul_host::{
-    Error, Host, LeasedQuestion, QueryResult, QuestionFailure, QuestionHolder, QuestionRefusal,
+    Error, Host, LeasedQuestion, Polled, Queried, QueryResult, QuestionFailure, QuestionHolder,
+    QuestionRefusal, Result,
 };
 use longhaul_protocol::Payload;
 use longhaul_store::memory::Delivery;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::{DELIVERIES, Servers, servers, settle};
-use crate::setup::{leased, namespace, poll_of, registration, start_of};
+use crate::setup::{leased, namespace, poll_of, registration};
 
 async fn ready(servers: &Servers) {
     let mut worker = registration("w1");
@@ -20,12 +22,11 @@ async fn ready(servers: &Servers) {
         .await
         .unwrap();
     servers.second.workers().register(worker).await.unwrap();
-    let start = servers.first.workflows().start(start_of("order-1"));
-    start.await.unwrap();
+    servers.start("order-1").await;
     settle(servers).await;
 }
 
-fn ask(host: &Host) -> tokio::task::JoinHandle<longhaul_host::Result<longhaul_host::Queried>> {
+fn ask(host: &Host) -> JoinHandle<Result<Queried>> {
     let host = host.clone();
     tokio::spawn(async move {
         let workflow_id = "order-1".into();
@@ -39,6 +40,12 @@ fn ask(host: &Host) -> tokio::task::JoinHandle<longhaul_host::Result<longhaul_ho
             )
             .await
     })
+}
+
+/// Polls for a query in the background.
+fn poll_queries(host: &Host) -> JoinHandle<Result<Polled<LeasedQuestion>>> {
+    let host = host.clone();
+    tokio::spawn(async move { host.queries().poll(&poll_of("w1", None, 60)).await })
 }
 
 fn holder(question: &LeasedQuestion) -> QuestionHolder {
@@ -63,9 +70,7 @@ async fn a_query_is_asked_here_leased_there_and_answered_anywhere() {
         for answers_at_first in [true, false] {
             let servers = servers(delivery).await;
             ready(&servers).await;
-            let host = servers.second.clone();
-            let polling =
-                tokio::spawn(async move { host.queries().poll(&poll_of("w1", None, 60)).await });
+            let polling = poll_queries(&servers.second);
             settle(&servers).await;
             let asked = ask(&servers.first);
             settle(&servers).await;
@@ -107,9 +112,7 @@ async fn a_query_that_is_leased_where_it_was_asked_is_answered_anywhere() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
         ready(&servers).await;
-        let host = servers.first.clone();
-        let polling =
-            tokio::spawn(async move { host.queries().poll(&poll_of("w1", None, 60)).await });
+        let polling = poll_queries(&servers.first);
         settle(&servers).await;
         let asked = ask(&servers.first);
         settle(&servers).await;
@@ -160,8 +163,7 @@ async fn the_query_of_a_worker_that_leaves_goes_to_the_next() {
     let mut other = registration("w2");
     other.capabilities = vec!["query_tasks".to_owned()];
     servers.second.workers().register(other).await.unwrap();
-    let host = servers.second.clone();
-    let polling = tokio::spawn(async move { host.queries().poll(&poll_of("w1", None, 60)).await });
+    let polling = poll_queries(&servers.second);
     settle(&servers).await;
     let asked = ask(&servers.first);
     settle(&servers).await;

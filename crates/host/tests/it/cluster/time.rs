@@ -3,33 +3,29 @@
 use std::time::Duration;
 
 use longhaul_host::HistoryRequest;
+use longhaul_protocol::id::RunId;
 use longhaul_protocol::sequence::HistorySeq;
 use longhaul_store::memory::Delivery;
 use serde_json::json;
 
-use super::{DELIVERIES, Servers, servers, settle};
-use crate::setup::{commands, holder, leased, namespace, poll_of, start_of};
+use super::{DELIVERIES, Servers, complete, poll_now, servers, settle};
+use crate::setup::{leased, namespace};
 
 const TIMERS: usize = 30;
 
 /// Starts workflows that wait for a timer. Returns their runs.
-async fn wait_for_timers(servers: &Servers) -> Vec<longhaul_protocol::id::RunId> {
+async fn wait_for_timers(servers: &Servers) -> Vec<RunId> {
     let mut runs = Vec::new();
     for number in 0..TIMERS {
-        let start = start_of(&format!("order-{number}"));
-        let started = servers.first.workflows().start(start).await.unwrap();
-        runs.push(started.run_id);
-        let poll = poll_of("w1", None, 30);
-        let task = leased(servers.first.workflow_tasks().poll(&poll, 500).await);
-        let sleep = commands(json!([{"type": "start_timer", "delay_seconds": 60}]));
-        let held = holder(&task);
-        let completed = servers.first.workflow_tasks().complete(&held, sleep);
-        completed.await.unwrap();
+        runs.push(servers.start(&format!("order-{number}")).await);
+        let task = leased(poll_now(&servers.first).await);
+        let sleep = json!([{"type": "start_timer", "delay_seconds": 60}]);
+        complete(&servers.first, &task, sleep).await;
     }
     runs
 }
 
-async fn expect_fired_once(servers: &Servers, runs: &[longhaul_protocol::id::RunId]) {
+async fn expect_fired_once(servers: &Servers, runs: &[RunId]) {
     for (number, run_id) in runs.iter().enumerate() {
         let request = HistoryRequest {
             namespace: namespace(),

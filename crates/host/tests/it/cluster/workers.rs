@@ -6,16 +6,15 @@ use longhaul_host::Config;
 use longhaul_protocol::id::WorkerId;
 use longhaul_store::memory::Delivery;
 
-use super::{DELIVERIES, server, servers, settle};
-use crate::setup::{namespace, poll_of, register, registration};
+use super::{DELIVERIES, poll_now, servers, settle};
+use crate::setup::{namespace, register, registration};
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_polls_at_one_server_is_alive_for_all() {
     let servers = servers(Delivery::Never).await;
     for _ in 0..8 {
         servers.clock.advance_seconds(20);
-        let poll = poll_of("w1", None, 0);
-        let _ = servers.first.workflow_tasks().poll(&poll, 500).await;
+        let _ = poll_now(&servers.first).await;
         tokio::time::sleep(Duration::from_secs(11)).await;
     }
     let (of, id) = (namespace(), WorkerId::from("w1"));
@@ -37,13 +36,7 @@ async fn a_worker_that_polls_at_one_server_is_alive_for_all() {
 async fn a_registration_at_one_server_holds_at_the_other() {
     for delivery in DELIVERIES {
         let servers = servers(delivery).await;
-        let poll = poll_of("w1", None, 0);
-        servers
-            .second
-            .workflow_tasks()
-            .poll(&poll, 500)
-            .await
-            .unwrap();
+        poll_now(&servers.second).await.unwrap();
         let mut changed = registration("w1");
         changed.task_queue = "other".into();
         servers.first.workers().register(changed).await.unwrap();
@@ -65,7 +58,7 @@ async fn a_registration_at_one_server_holds_at_the_other() {
                 .unwrap()
                 .is_empty()
         );
-        let refused = servers.second.workflow_tasks().poll(&poll, 500).await;
+        let refused = poll_now(&servers.second).await;
         assert!(refused.is_err(), "{delivery:?}");
     }
 }
@@ -81,7 +74,7 @@ async fn servers_are_listed_while_they_live() {
     servers.second.stop().await;
     assert_eq!(servers.first.servers().await.unwrap().len(), 1);
     // One that is lost is listed until it was silent for long.
-    let third = server(&servers.cluster, &servers.clock, Config::default()).await;
+    let third = servers.another(Config::default()).await;
     settle(&servers).await;
     third.begin_stop();
     assert_eq!(servers.first.servers().await.unwrap().len(), 2);
@@ -98,10 +91,9 @@ async fn a_new_server_does_not_revive_a_silent_worker() {
     let servers = servers(Delivery::AtOnce).await;
     register(&servers.first, "w2").await;
     servers.clock.advance_seconds(100);
-    let poll = poll_of("w1", None, 0);
-    let _ = servers.first.workflow_tasks().poll(&poll, 500).await;
+    let _ = poll_now(&servers.first).await;
     tokio::time::sleep(Duration::from_secs(11)).await;
-    let third = server(&servers.cluster, &servers.clock, Config::default()).await;
+    let third = servers.another(Config::default()).await;
     let status = async |id: &str| {
         let view = third.workers().get(&namespace(), &WorkerId::from(id)).await;
         view.unwrap().status()

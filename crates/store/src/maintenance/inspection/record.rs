@@ -71,8 +71,8 @@ pub(super) fn check_document(rows: &DocumentRows) -> Vec<Problem> {
             check_record::<DefinitionStampRow>(rows, &mut problems);
         }
         Some(DocumentKind::Server) => check_record::<ServerRow>(rows, &mut problems),
-        // Servers alone know their form, and no question outlives its caller.
-        Some(DocumentKind::Question) => {}
+        // Servers alone know their forms, and nothing is lost with them.
+        Some(DocumentKind::Question | DocumentKind::Rate | DocumentKind::Turn) => {}
         None => {
             let detail = format!("no document is of kind {}", rows.key[0]);
             problems.push(Problem::new(ProblemKind::DocumentKeyDiffers, detail));
