@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_engine::change::{Changes, Document, DocumentChange, DocumentKey, DocumentKind};
 use longhaul_engine::conductor::definition::Snapshot;
@@ -225,6 +226,11 @@ impl Record for ServerRow {
 /// How often a change of documents is decided again after another write came first. Losing once is ordinary with several servers.
 const CHANGE_TRIES: usize = 16;
 
+/// The pause after a lost change is random and at most this, doubled up to six times, if other servers may write. All would lose again
+/// if they tried again at the same time.
+const CHANGE_PAUSE: Duration = Duration::from_millis(1);
+const CHANGE_PAUSE_DOUBLINGS: usize = 6;
+
 /// Documents by their Rust types.
 impl dyn Store + '_ {
     /// Changes one record. `change` gets the stored record and returns what it becomes; `None` deletes it. It is called again if another
@@ -263,7 +269,7 @@ impl dyn Store + '_ {
         is_quiet: bool,
         mut change: impl FnMut(usize, Option<R>) -> Result<Option<R>, E>,
     ) -> Result<BTreeMap<DocumentKey, Option<R>>, E> {
-        for _ in 0..CHANGE_TRIES {
+        for lost in 0..CHANGE_TRIES {
             let mut versions = BTreeMap::new();
             let mut after: BTreeMap<DocumentKey, Option<R>> = BTreeMap::new();
             for (place, key) in keys.iter().enumerate() {
@@ -297,6 +303,10 @@ impl dyn Store + '_ {
             }
             match self.commit(Arc::new(Changes::of_documents(changes))).await {
                 Ok(()) => return Ok(after),
+                Err(Error::Conflict) if self.shared().is_some() => {
+                    let most = CHANGE_PAUSE * (1 << lost.min(CHANGE_PAUSE_DOUBLINGS));
+                    tokio::time::sleep(most.mul_f64(rand::random())).await;
+                }
                 Err(Error::Conflict) => {}
                 Err(error) => return Err(error.into()),
             }
