@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_store::memory::Delivery;
-use longhaul_store::{DocumentKind, Store as _};
+use longhaul_store::{DocumentKind, Registry as _};
 use serde_json::Value;
 
 use super::{DELIVERIES, Servers, servers};

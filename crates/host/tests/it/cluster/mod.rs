@@ -109,9 +109,8 @@ fn polling(
 }
 
 async fn complete(host: &Host, task: &LeasedWorkflowTask, json: Value) {
-    let completed = host
-        .workflow_tasks()
-        .complete(&holder(task), commands(json));
+    let held = holder(task);
+    let completed = host.workflow_tasks().complete(&held, commands(json));
     completed.await.unwrap();
 }
 

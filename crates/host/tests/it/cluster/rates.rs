@@ -4,7 +4,7 @@ use longhaul_engine::queue::{Admission, Caps};
 use longhaul_host::{Config, Host};
 use longhaul_protocol::Timestamp;
 use longhaul_store::memory::Delivery;
-use longhaul_store::{DocumentKind, Store as _};
+use longhaul_store::{DocumentKind, Registry as _};
 use serde_json::json;
 
 use super::{DELIVERIES, Servers, is_leased, poll_now, polling, servers, servers_with, settle};
