@@ -63,4 +63,6 @@ pub use longhaul_engine::conductor::execution::command::log::NewLog;
 pub use longhaul_engine::conductor::execution::command::update::{
     Output as ExecutionOutput, Report as ExecutionReport,
 };
-pub use longhaul_engine::conductor::limits::WORKFLOW_PAYLOAD_BYTES_MAX;
+pub use longhaul_engine::conductor::limits::{
+    CORRELATION_ID_CHARS_MAX, NAME_CHARS_MAX, WORKFLOW_PAYLOAD_BYTES_MAX,
+};

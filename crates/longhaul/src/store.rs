@@ -1,10 +1,10 @@
 //! `longhaul store`: checks the data of a server, and copies it to another store. The work is done by the store crate.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use longhaul_store::inspection::{self, Finding, Report, Totals};
 use longhaul_store::transfer::{self, Progress, Stage, Table};
@@ -15,6 +15,9 @@ use crate::output::{self, say};
 
 /// Between two lines about the progress. A short command writes none.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(3);
+
+/// Between two changes of the line on a terminal.
+const TERMINAL_PAUSE: Duration = Duration::from_millis(200);
 
 /// The check found problems.
 const PROBLEMS: u8 = 1;
@@ -62,14 +65,21 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
     let address = args.store.address()?;
     let mut pace = Pace::default();
     let mut report = |report: Report| match report {
-        Report::Finding(finding) if args.json => say!("{}", as_json(&finding)),
-        Report::Finding(finding) => show(&finding),
         Report::Progress(totals) => pace.show(|| counts(&totals)),
+        Report::Finding(finding) => {
+            pace.end();
+            if args.json {
+                say!("{}", as_json(&finding));
+            } else {
+                show(&finding);
+            }
+        }
     };
     let runtime = crate::runtime::start()?;
     let totals = runtime
         .block_on(inspection::check(&address, &mut report))
         .with_context(|| format!("the store {address} cannot be checked"))?;
+    pace.end();
     if args.json {
         say!(
             "{}",
@@ -141,8 +151,9 @@ fn copy(args: &CopyArgs) -> Result<ExitCode> {
     };
     let runtime = crate::runtime::start()?;
     let copied = runtime
-        .block_on(transfer::copy(&from, &to, progress))
+        .block_on(unless_stopped(transfer::copy(&from, &to, progress)))
         .with_context(|| format!("{from} was not copied to {to}"))?;
+    pace.end();
     for table in Table::ALL {
         let checksum = copied.of(table);
         say!("{} {table}, checksum {:032x}", checksum.rows, checksum.sum);
@@ -155,15 +166,39 @@ fn copy(args: &CopyArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes lines about the progress to standard error, not too often.
+/// Ends a copy if this process is asked to stop. Its transaction is dropped, so the target has no rows.
+async fn unless_stopped<T>(
+    copy: impl Future<Output = Result<T, longhaul_store::Error>>,
+) -> Result<T> {
+    tokio::select! {
+        copied = copy => Ok(copied?),
+        () = crate::signals::asked_to_stop() => bail!(STOPPED),
+    }
+}
+
+const STOPPED: &str = "stopped by a signal: the target has no rows, the source is unchanged, and the copy can be started again";
+
+/// Shows the progress on standard error: on a terminal in one line that changes, elsewhere in lines, not too often.
 struct Pace {
+    pause: Duration,
     next: Instant,
+    is_terminal: bool,
+    has_line: bool,
 }
 
 impl Default for Pace {
     fn default() -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        let pause = if is_terminal {
+            TERMINAL_PAUSE
+        } else {
+            PROGRESS_PAUSE
+        };
         Self {
-            next: Instant::now() + PROGRESS_PAUSE,
+            pause,
+            next: Instant::now() + pause,
+            is_terminal,
+            has_line: false,
         }
     }
 }
@@ -171,10 +206,32 @@ impl Default for Pace {
 impl Pace {
     fn show(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
-        if now >= self.next {
-            self.next = now + PROGRESS_PAUSE;
-            // A line that cannot be written is dropped.
-            let _unread = writeln!(io::stderr(), "{} …", line());
+        if now < self.next {
+            return;
+        }
+        self.next = now + self.pause;
+        // A line that cannot be written is dropped.
+        let _unread = if self.is_terminal {
+            self.has_line = true;
+            write!(io::stderr(), "\r{CLEAR_LINE}{} …", line())
+        } else {
+            writeln!(io::stderr(), "{} …", line())
+        };
+    }
+
+    /// Removes the line, before other output.
+    fn end(&mut self) {
+        if std::mem::take(&mut self.has_line) {
+            let _unread = write!(io::stderr(), "\r{CLEAR_LINE}");
         }
     }
 }
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Clears a terminal from the cursor to the end of the line.
+const CLEAR_LINE: &str = "\x1b[K";

@@ -9,6 +9,12 @@ pub const WORKFLOW_PAYLOAD_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// The largest variables of a run in bytes, as JSON. They are rewritten by every SET_VARIABLE.
 pub const VARIABLES_BYTES_MAX: usize = 256 * 1024;
 
+/// The longest name of a definition, a task or a domain, in characters. Stores find rows by them, and the index of a store has a limit.
+pub const NAME_CHARS_MAX: usize = 255;
+
+/// The longest correlation id in characters. Runs are found by it.
+pub const CORRELATION_ID_CHARS_MAX: usize = 500;
+
 /// How many log entries of one update are kept.
 pub const LOGS_PER_UPDATE_MAX: usize = 10;
 

@@ -1,13 +1,16 @@
-//! Folds the events of a run.
+//! Folds the events of a run. The modules beside it follow what the events are about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_protocol::Timestamp;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Problem, ProblemKind};
-use crate::run::state::{Core, Program};
+use super::calls::{CallKeys, Calls};
+use super::family::Children;
+use super::messages::Messages;
+use super::selections::Selections;
+use super::{Problem, ProblemKind, Problems};
+use crate::run::state::{Core, Part, PartKey, Program, Run};
 
 /// An event as it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +19,8 @@ pub struct RecordedEvent<'a> {
     pub id: &'a str,
     pub event_type: &'a str,
     pub recorded_at: Timestamp,
+    /// The workflow task whose completion wrote it.
+    pub workflow_task_id: Option<&'a str>,
     pub payload: &'a str,
 }
 
@@ -53,34 +58,22 @@ pub struct History {
     ends: u64,
     /// Whether the last event that opens or closes a definition run closed it.
     has_ended: bool,
-    highest_call: u64,
-    calls: BTreeMap<u64, Call>,
-    ended_calls: BTreeSet<u64>,
-    ended_timers: BTreeSet<u64>,
-    problems: Vec<Problem>,
+    calls: Calls,
+    selections: Selections,
+    messages: Messages,
+    children: Children,
+    wakes: Wakes,
+    problems: Problems,
 }
 
-/// The kind of a durable call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
-    Activity,
-    Timer,
-    Condition,
-    Signal,
-    Child,
-    /// Recorded at once.
-    Record,
-}
-
-/// The members of a payload that calls need.
-#[derive(Deserialize)]
-struct Payload {
-    #[serde(default)]
-    sequence: Option<u64>,
-    #[serde(default)]
-    timer_kind: Option<String>,
-    #[serde(default)]
-    sequence_span: Option<u64>,
+/// The newest events that a workflow must look at.
+#[derive(Clone, Debug, Default)]
+struct Wakes {
+    /// The newest end of a call, choice or start.
+    call: u64,
+    signal: u64,
+    /// The newest event that is not about an update.
+    other: u64,
 }
 
 impl History {
@@ -100,45 +93,66 @@ impl History {
             event_type,
             recorded_at,
             payload,
+            ..
         } = event;
         if sequence != self.last + 1 {
             let detail = format!("event {sequence} follows event {}", self.last);
-            self.found(ProblemKind::HistoryGap, detail);
+            self.problems.found(ProblemKind::HistoryGap, detail);
         }
         if !self.ids.insert(id.to_owned()) {
             let detail = format!("event {sequence} has the id {id} of another one");
-            self.found(ProblemKind::EventIdRepeated, detail);
+            self.problems.found(ProblemKind::EventIdRepeated, detail);
         }
         if self.last > 0 && recorded_at < self.last_at {
             let detail = format!("event {sequence} was recorded before the one before it");
-            self.found(ProblemKind::EventTimeStepsBack, detail);
+            self.problems.found(ProblemKind::EventTimeStepsBack, detail);
         }
         match self.program {
-            Program::Code => self.add_of_code(sequence, event_type, payload),
-            Program::Definition => self.add_of_definition(sequence, event_type, payload),
+            Program::Code => self.add_of_code(&event),
+            Program::Definition => self.add_of_definition(&event),
         }
         self.last = sequence;
         self.last_at = recorded_at;
         self.bytes += (event_type.len() + payload.len()) as u64;
     }
 
+    /// Returns the signals and updates of the history.
+    pub fn messages(&self) -> &Messages {
+        &self.messages
+    }
+
     /// Compares the history with the state of its run. Returns everything that was found.
-    pub fn finish(mut self, core: &Core) -> Vec<Problem> {
+    pub fn finish(&self, run: &Run) -> Vec<Problem> {
+        let mut problems = self.problems.clone();
+        self.compare(&run.core, &mut problems);
+        if self.program == Program::Code {
+            self.calls.finish(&mut problems);
+            self.selections.finish(&mut problems);
+            self.messages.finish(run, &mut problems);
+            self.children.finish(run, &mut problems);
+            if run.core.closed.is_none() {
+                self.wakes.finish(run, &mut problems);
+            }
+        }
+        problems.into_list()
+    }
+
+    fn compare(&self, core: &Core, problems: &mut Problems) {
         let end = core.last_history_sequence.get();
         if end != self.last {
             let detail = format!("the history ends at {}, and the state has {end}", self.last);
-            self.found(ProblemKind::HistoryDiffers, detail);
+            problems.found(ProblemKind::HistoryDiffers, detail);
         }
         if core.history_size_bytes != self.bytes {
             let detail = format!(
                 "the history has {} bytes, and the state has {}",
                 self.bytes, core.history_size_bytes
             );
-            self.found(ProblemKind::HistoryDiffers, detail);
+            problems.found(ProblemKind::HistoryDiffers, detail);
         }
         if !self.begins_right || self.starts != 1 {
             let detail = format!("the history has {} start events, or not first", self.starts);
-            self.found(ProblemKind::StartEventWrong, detail);
+            problems.found(ProblemKind::StartEventWrong, detail);
         }
         let is_closed = core.closed.is_some();
         let is_right = match self.program {
@@ -148,41 +162,25 @@ impl History {
         if !is_right {
             let word = if is_closed { "closed" } else { "open" };
             let detail = format!("the run is {word} and has {} terminal events", self.ends);
-            self.found(ProblemKind::TerminalEventWrong, detail);
+            problems.found(ProblemKind::TerminalEventWrong, detail);
         }
         let highest = core.last_command_sequence.get();
-        if self.program == Program::Code && highest != self.highest_call {
+        if self.program == Program::Code && highest != self.calls.highest {
             let detail = format!(
                 "the highest command sequence is {}, and the state has {highest}",
-                self.highest_call
+                self.calls.highest
             );
-            self.found(ProblemKind::HistoryDiffers, detail);
-        }
-        self.problems
-    }
-
-    /// Adds a problem, unless one of its kind was found: one wrong row often makes the following ones wrong.
-    fn found(&mut self, kind: ProblemKind, detail: String) {
-        let is_known = self.problems.iter().any(|known| known.kind == kind);
-        if !is_known || kind == ProblemKind::HistoryDiffers {
-            self.problems.push(Problem::new(kind, detail));
+            problems.found(ProblemKind::HistoryDiffers, detail);
         }
     }
 
-    fn unreadable(&mut self, sequence: u64, error: &serde_json::Error) {
-        let detail = format!("the payload of event {sequence} is not valid: {error}");
-        self.found(ProblemKind::UnreadableRow, detail);
-    }
-
-    fn add_of_definition(&mut self, sequence: u64, event_type: &str, payload: &str) {
+    fn add_of_definition(&mut self, event: &RecordedEvent<'_>) {
         // A payload may be large. It is not kept, only checked to be an object.
-        if let Err(error) = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(payload) {
-            self.unreadable(sequence, &error);
-        }
-        match event_type {
+        self.problems.parse::<BTreeMap<String, IgnoredAny>>(event);
+        match event.event_type {
             "ExecutionStarted" => {
                 self.starts += 1;
-                self.begins_right = sequence == 1;
+                self.begins_right = event.sequence == 1;
                 self.has_ended = false;
             }
             "ExecutionEnded" => {
@@ -194,7 +192,8 @@ impl History {
         }
     }
 
-    fn add_of_code(&mut self, sequence: u64, event_type: &str, payload: &str) {
+    fn add_of_code(&mut self, event: &RecordedEvent<'_>) {
+        let (sequence, event_type) = (event.sequence, event.event_type);
         if event_type == "WorkflowStarted" {
             self.starts += 1;
             self.begins_right |= sequence == 1 || (sequence == 2 && self.begins_right);
@@ -208,191 +207,93 @@ impl History {
             self.ends += 1;
         } else if self.ends > 0 && !TRAILING.contains(&event_type) {
             let detail = format!("event {sequence}, {event_type}, follows the end of the run");
-            self.found(ProblemKind::EventAfterEnd, detail);
+            self.problems.found(ProblemKind::EventAfterEnd, detail);
         }
-        match serde_json::from_str::<Payload>(payload) {
-            Ok(payload) => self.add_call(sequence, event_type, &payload),
-            Err(error) => self.unreadable(sequence, &error),
-        }
-    }
-
-    fn add_call(&mut self, event: u64, event_type: &str, payload: &Payload) {
-        let Some(number) = payload.sequence else {
+        let Some(keys) = self.problems.parse::<CallKeys>(event) else {
             return;
         };
-        if event_type == "CooperativeCancellationDelivered" {
-            let span = payload.sequence_span.unwrap_or(1);
-            let last = number.saturating_add(span).saturating_sub(1);
-            self.highest_call = self.highest_call.max(last);
-            return;
-        }
-        let Some((call, opens)) = call_of(event_type, payload.timer_kind.as_deref()) else {
-            return;
-        };
-        if opens {
-            if number <= self.highest_call {
-                let detail = format!("event {event}, {event_type}, opens call {number} again");
-                self.found(ProblemKind::CallWrong, detail);
-            }
-            self.highest_call = self.highest_call.max(number);
-            self.calls.insert(number, call);
-        } else if self.calls.get(&number) != Some(&call) {
-            let detail = format!(
-                "event {event}, {event_type}, is about call {number}, which no event opened"
-            );
-            self.found(ProblemKind::CallWrong, detail);
-        }
-        self.end_call(event, event_type, number);
+        self.calls.add(event, &keys, &mut self.problems);
+        self.selections.add(event, &keys, &mut self.problems);
+        self.messages.add(event, &mut self.problems);
+        self.children.add(event, &mut self.problems);
+        self.wakes.add(event, keys.parallel_group_path.is_some());
     }
+}
 
-    fn end_call(&mut self, event: u64, event_type: &str, number: u64) {
-        let is_first = match event_type {
-            "ActivityCompleted"
-            | "ActivityFailed"
-            | "ActivityTimedOut"
-            | "ActivityCancelled"
-            | "ChildRunCompleted"
-            | "ChildRunFailed"
-            | "ChildRunCancelled"
+impl Wakes {
+    fn add(&mut self, event: &RecordedEvent<'_>, is_grouped: bool) {
+        if !event.event_type.starts_with("Update") {
+            self.other = event.sequence;
+        }
+        // The task that caused an event needs no other one for it.
+        if event.workflow_task_id.is_some() {
+            return;
+        }
+        match event.event_type {
+            "ActivityCompleted" | "ActivityFailed" | "ActivityTimedOut" | "TimerFired"
+            | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunCancelled"
             | "ChildRunTerminated"
-            | "ConditionWaitSatisfied"
-            | "SignalApplied" => self.ended_calls.insert(number),
-            "TimerFired" => self.ended_timers.insert(number) && self.ended_calls.insert(number),
-            "TimerCancelled" => self.ended_timers.insert(number),
-            _ => return,
+                if !is_grouped =>
+            {
+                self.call = event.sequence;
+            }
+            "SelectionResolved" | "WorkflowStarted" => self.call = event.sequence,
+            "SignalReceived" => self.signal = event.sequence,
+            _ => {}
+        }
+    }
+
+    /// Checks that an open run waits for something, and that nothing it must look at was forgotten.
+    fn finish(&self, run: &Run, problems: &mut Problems) {
+        let core = &run.core;
+        let handled = core.handled_sequence.get();
+        // A worker that has seen everything and asks for nothing leaves the run to signals and operators.
+        let asked_for_nothing = self.other <= handled;
+        if !waits_for_something(run) && !asked_for_nothing {
+            let detail = "the run is open, and nothing would ever happen";
+            problems.found(ProblemKind::NothingOpen, detail.to_owned());
+        }
+        let task = core.workflow_task.as_ref();
+        let lease = task.and_then(|task| task.lease.as_ref());
+        let is_update = task.is_some_and(|task| task.is_update());
+        // A task that waits for a worker sees everything. A request to end makes the worker return without a decision until its
+        // work has stopped.
+        if (task.is_some() && lease.is_none() && !is_update) || core.cancellation.is_some() {
+            return;
+        }
+        // A plain lease covers everything it observed; the turn of an update covers nothing.
+        let observed = match lease {
+            Some(lease) if !is_update => lease.observed_sequence.get(),
+            _ => handled,
         };
-        if !is_first {
-            let detail = format!("event {event}, {event_type}, ends call {number} again");
-            self.found(ProblemKind::CallEndedTwice, detail);
+        // A failed group ignores signals until all members have ended.
+        let is_mute = run
+            .parts
+            .values()
+            .filter_map(Part::as_group)
+            .any(|group| group.failed && group.unresolved > 0);
+        let newest = self.call.max(if is_mute { 0 } else { self.signal });
+        if newest > observed && core.next_wake.is_none() {
+            let detail = format!("the workflow has not seen event {newest} and has no task for it");
+            problems.found(ProblemKind::WakeLost, detail);
         }
     }
 }
 
-/// Returns the kind of call that an event is about, and whether it opens it.
-fn call_of(event_type: &str, timer_kind: Option<&str>) -> Option<(Call, bool)> {
-    Some(match event_type {
-        "ActivityScheduled" => (Call::Activity, true),
-        "SignalWaitOpened" => (Call::Signal, true),
-        "SignalApplied" => (Call::Signal, false),
-        "ConditionWaitOpened" => (Call::Condition, true),
-        "ConditionWaitSatisfied" => (Call::Condition, false),
-        "ChildWorkflowScheduled" => (Call::Child, true),
-        "SideEffectRecorded"
-        | "VersionMarkerRecorded"
-        | "SearchAttributesUpserted"
-        | "MemoUpserted"
-        | "WorkflowContinuedAsNew" => (Call::Record, true),
-        name if name.starts_with("Activity") => (Call::Activity, false),
-        name if name.starts_with("ChildRun") => (Call::Child, false),
-        name if name.starts_with("Timer") => match timer_kind {
-            Some("condition_timeout") => (Call::Condition, false),
-            Some(_) => (Call::Signal, false),
-            None => (Call::Timer, name == "TimerScheduled"),
-        },
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kinds(events: &[(u64, &str, &str)], core: &str) -> Vec<ProblemKind> {
-        let mut history = History::new(Program::Code);
-        for (sequence, event_type, payload) in events {
-            history.add(RecordedEvent {
-                sequence: *sequence,
-                id: &format!("e{sequence}{event_type}"),
-                event_type,
-                recorded_at: Timestamp::from_micros(sequence.cast_signed()),
-                payload,
-            });
-        }
-        let bytes: usize = events
-            .iter()
-            .map(|(_, name, body)| name.len() + body.len())
-            .sum();
-        let core = core.replace("BYTES", &bytes.to_string());
-        let problems = history.finish(&serde_json::from_str(&core).unwrap());
-        problems.iter().map(|problem| problem.kind).collect()
-    }
-
-    fn core(last: u64, call: u64, closed: bool) -> String {
-        let closed = if closed {
-            r#""status":"completed","closed":{"reason":"completed","at":"2026-01-01T00:00:00.000000Z"}"#
-        } else {
-            r#""status":"waiting""#
-        };
-        format!(
-            r#"{{{closed},"last_history_sequence":{last},"last_command_sequence":{call},"handled_sequence":0,
-            "history_size_bytes":BYTES,"history_fan_out":0,"last_event_at":"2026-01-01T00:00:00.000000Z",
-            "instance_command_sequence":1,"open":{{"activities":0,"timers":0,"unseen_signals":0}}}}"#
+fn waits_for_something(run: &Run) -> bool {
+    let is_open = |key: &PartKey| {
+        matches!(
+            key,
+            PartKey::Activity(_)
+                | PartKey::LocalActivity(_)
+                | PartKey::Timer(_)
+                | PartKey::Wait(_)
+                | PartKey::Child(_)
+                | PartKey::Update(_)
+                | PartKey::Outbox(_)
         )
-    }
-
-    #[test]
-    fn a_right_history_has_no_problem() {
-        let open = [
-            (1, "StartAccepted", "{}"),
-            (2, "WorkflowStarted", "{}"),
-            (3, "ActivityScheduled", r#"{"sequence":1}"#),
-            (4, "ActivityCompleted", r#"{"sequence":1}"#),
-        ];
-        assert_eq!(kinds(&open, &core(4, 1, false)), []);
-        let closed = [
-            (1, "WorkflowStarted", "{}"),
-            (2, "WorkflowCompleted", "{}"),
-            (3, "UpdateCompleted", "{}"),
-        ];
-        assert_eq!(kinds(&closed, &core(3, 0, true)), []);
-    }
-
-    #[test]
-    fn each_rule_is_checked() {
-        use ProblemKind::{
-            CallEndedTwice, CallWrong, EventAfterEnd, HistoryDiffers, HistoryGap, StartEventWrong,
-            TerminalEventWrong, UnreadableRow,
-        };
-        let start = (1, "WorkflowStarted", "{}");
-        assert_eq!(
-            kinds(&[start, (3, "X", "{}")], &core(3, 0, false)),
-            [HistoryGap]
-        );
-        assert_eq!(kinds(&[start], &core(2, 0, false)), [HistoryDiffers]);
-        assert_eq!(kinds(&[start], &core(1, 5, false)), [HistoryDiffers]);
-        assert_eq!(
-            kinds(&[(1, "X", "{}")], &core(1, 0, false)),
-            [StartEventWrong]
-        );
-        assert_eq!(
-            kinds(&[start, (2, "WorkflowStarted", "{}")], &core(2, 0, false)),
-            [StartEventWrong]
-        );
-        assert_eq!(kinds(&[start], &core(1, 0, true)), [TerminalEventWrong]);
-        assert_eq!(
-            kinds(&[start, (2, "X", "[")], &core(2, 0, false)),
-            [UnreadableRow]
-        );
-        let end = (2, "WorkflowFailed", "{}");
-        assert_eq!(
-            kinds(&[start, end], &core(2, 0, false)),
-            [TerminalEventWrong]
-        );
-        assert_eq!(
-            kinds(&[start, end, (3, "X", "{}")], &core(3, 0, true)),
-            [EventAfterEnd]
-        );
-        let opened = (2, "TimerScheduled", r#"{"sequence":1}"#);
-        let fired = |number| (number, "TimerFired", r#"{"sequence":1}"#);
-        assert_eq!(kinds(&[start, fired(2)], &core(2, 0, false)), [CallWrong]);
-        assert_eq!(
-            kinds(&[start, opened, fired(3), fired(4)], &core(4, 1, false)),
-            [CallEndedTwice]
-        );
-        let again = (3, "TimerScheduled", r#"{"sequence":1}"#);
-        assert_eq!(
-            kinds(&[start, opened, again], &core(3, 1, false)),
-            [CallWrong]
-        );
-    }
+    };
+    run.core.workflow_task.is_some()
+        || run.core.cancellation.is_some()
+        || run.parts.keys().any(is_open)
 }

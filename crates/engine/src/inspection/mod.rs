@@ -1,16 +1,26 @@
 //! Rules that the stored rows of one run keep, for a check of a whole store. They read rows and decide nothing.
 //!
-//! `history` folds the events of a run, one by one, so that a long history needs little memory. `state` compares the state of a run
-//! with its parts and names the task rows that it must have. The rules are those of `docs/protocol/invariants.md` that rows alone can
-//! show; the numbers in comments are from there.
+//! `history` folds the events of a run, one by one, so that a long history needs little memory; `calls`, `selections`, `messages` and
+//! `family` follow what they are about. `state` compares the state of a run with its parts and names the task rows that it must have.
+//! The rules are those of `docs/protocol/invariants.md` that rows alone can show; the numbers in comments are from there.
 
+mod calls;
+mod family;
 mod history;
+mod messages;
+mod selections;
 mod state;
+#[cfg(test)]
+mod tests;
 
+pub use family::{Before, ChildCall, check_chain, check_parent};
 pub use history::{History, RecordedEvent};
+pub use messages::{Messages, check_messages};
 pub use state::{OpenTask, check_run, open_tasks, part_matches};
 
 use std::fmt;
+
+use serde::de::DeserializeOwned;
 
 /// Something that is wrong with a stored row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +36,38 @@ impl Problem {
             kind,
             detail: detail.into(),
         }
+    }
+}
+
+/// What was found in one run. Of most kinds only the first is kept: one wrong row often makes the following ones wrong.
+#[derive(Clone, Debug, Default)]
+struct Problems(Vec<Problem>);
+
+impl Problems {
+    fn found(&mut self, kind: ProblemKind, detail: String) {
+        let is_known = self.0.iter().any(|known| known.kind == kind);
+        if !is_known || kind == ProblemKind::HistoryDiffers {
+            self.0.push(Problem::new(kind, detail));
+        }
+    }
+
+    /// Parses members of a payload. One that cannot be parsed is a problem.
+    fn parse<T: DeserializeOwned>(&mut self, event: &RecordedEvent<'_>) -> Option<T> {
+        match serde_json::from_str(event.payload) {
+            Ok(parsed) => Some(parsed),
+            Err(error) => {
+                let detail = format!(
+                    "the payload of event {} is not valid: {error}",
+                    event.sequence
+                );
+                self.found(ProblemKind::UnreadableRow, detail);
+                None
+            }
+        }
+    }
+
+    fn into_list(self) -> Vec<Problem> {
+        self.0
     }
 }
 
@@ -75,7 +117,7 @@ problem_kinds! {
     HistoryGap = "history_gap",
     /// The end, the size or the highest command sequence of the history differs from the state (1, 10).
     HistoryDiffers = "history_differs",
-    /// Two events of a run have the same id (2).
+    /// Two events have the same id (2).
     EventIdRepeated = "event_id_repeated",
     /// The recording times of a run decrease (3).
     EventTimeStepsBack = "event_time_steps_back",
@@ -85,10 +127,22 @@ problem_kinds! {
     TerminalEventWrong = "terminal_event_wrong",
     /// An event follows the terminal event that must not (12).
     EventAfterEnd = "event_after_end",
-    /// A call has two opening events, or an event without one (6, 7, 8).
+    /// A call has two opening events, an event without one, an early timer or attempts out of order (6, 7, 8, 16, 36).
     CallWrong = "call_wrong",
     /// A call has two ends (14, 16, 17, 18, 19).
     CallEndedTwice = "call_ended_twice",
+    /// The members of a parallel group were not opened together, or an event has another group than its call (9).
+    GroupWrong = "group_wrong",
+    /// A selection was decided twice, or not by the first member that ended (21).
+    SelectionWrong = "selection_wrong",
+    /// An update has no end, two ends, or another outcome for its caller (20, 48).
+    UpdateWrong = "update_wrong",
+    /// A signal or message is lost, doubled or out of order (26, 27, 48).
+    SignalWrong = "signal_wrong",
+    /// The workflow must look at something and has no task for it (25).
+    WakeLost = "wake_lost",
+    /// A run is open and waits for nothing (28).
+    NothingOpen = "nothing_open",
     /// Status, closing and program of a run contradict each other.
     StatusDiffers = "status_differs",
     /// A part is stored under the key of another kind.
@@ -119,6 +173,12 @@ problem_kinds! {
     RunNumberWrong = "run_number_wrong",
     /// A run is open, and a newer run of its workflow exists (46).
     OpenRunNotCurrent = "open_run_not_current",
+    /// A continued run has no successor, another one, or another execution deadline (48).
+    ChainWrong = "chain_wrong",
+    /// A child does not belong to a call of its parent (49).
+    ParentWrong = "parent_wrong",
+    /// A child of a closed run was not treated once by its close policy (50).
+    ClosePolicyWrong = "close_policy_wrong",
     /// A column of a session differs from its body.
     SessionColumnDiffers = "session_column_differs",
     /// A document is stored under another key than its body has, or its kind is not known.

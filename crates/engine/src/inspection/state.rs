@@ -77,6 +77,8 @@ pub fn check_run(run: &Run) -> Vec<Problem> {
     }
     if run.core.closed.is_some() {
         check_closed(run, &mut problems);
+    } else {
+        check_open(run, &mut problems);
     }
     // Only a definition run that has its execution can be asked when it is due.
     if (run.spec.program == Program::Definition) == run.core.execution.is_some() {
@@ -181,6 +183,44 @@ fn check_closed(run: &Run, problems: &mut Vec<Problem>) {
     if run.core.workflow_task.is_some() {
         let detail = "a workflow task is open in a closed run";
         problems.push(Problem::new(ProblemKind::OpenPartOfClosedRun, detail));
+    }
+}
+
+/// What waits in an open run has a turn.
+fn check_open(run: &Run, problems: &mut Vec<Problem>) {
+    let task = run.core.workflow_task.as_ref();
+    let is_leased = task.is_some_and(|task| task.lease.is_some());
+    let has_update_turn = task.is_some_and(|task| task.is_update());
+    if run.core.next_wake.is_some() && !is_leased && !has_update_turn {
+        let detail = "a wake waits, and not behind a lease or an update";
+        problems.push(Problem::new(ProblemKind::WakeLost, detail));
+    }
+    if task.is_none() && run.parts.values().any(|part| part.as_update().is_some()) {
+        let detail = "an update is open, and there is no task for it";
+        problems.push(Problem::new(ProblemKind::WakeLost, detail));
+    }
+    // Messages of streams also wait for the first decision of the workflow.
+    let is_undecided = run.core.handled_sequence == 0;
+    let may_wait = |message: &Message| match message {
+        Message::Signal(signal) => signal.stream.is_some() && is_undecided,
+        Message::Update(_) => false,
+    };
+    let mut buffered = run.parts.values().filter_map(Part::as_buffered);
+    if !is_leased && buffered.any(|message| !may_wait(message)) {
+        let detail = "a message waits, and not behind a lease";
+        problems.push(Problem::new(ProblemKind::SignalWrong, detail));
+    }
+    let Some(execution) = run.core.execution.as_deref() else {
+        return;
+    };
+    let has_work = execution.is_new || execution.open_tasks > 0 || !execution.backlog.is_empty();
+    let has_message = run
+        .parts
+        .values()
+        .any(|part| part.as_outbox_message().is_some());
+    if !has_work && !has_message && run.core.alarm.is_none() {
+        let detail = "the run is open, and nothing would ever happen";
+        problems.push(Problem::new(ProblemKind::NothingOpen, detail));
     }
 }
 

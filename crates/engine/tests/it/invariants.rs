@@ -1,5 +1,6 @@
 //! Invariants that must hold after every step. They are checked on histories, rows and state by code that shares nothing with the
-//! engine's own. The numbers in the messages are those of `docs/protocol/invariants.md`.
+//! engine's decisions: the rules of `longhaul_engine::inspection`, which a check of a store uses, and those that need more than rows.
+//! The numbers in the messages are those of `docs/protocol/invariants.md`.
 
 mod calls;
 mod family;
@@ -10,14 +11,14 @@ mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_engine::change::{Changes, TaskKind, TaskStatus};
-use longhaul_engine::inspection::{self, History, RecordedEvent};
+use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskStatus};
+use longhaul_engine::inspection::{self, Before, ChildCall, History, RecordedEvent};
 use longhaul_engine::run::start::IDLE_COMMANDS_MAX;
 use longhaul_engine::run::state::{Message, Part, PartKey, Run};
 use longhaul_engine::{Rejection, RunChange};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::Event;
-use longhaul_protocol::id::{RunId, WorkflowId};
+use longhaul_protocol::id::{RunId, TaskId, WorkflowId};
 use serde_json::Value;
 
 pub(crate) use family::{adopted, check_all_delivered, owed};
@@ -32,23 +33,13 @@ const TERMINAL: [&str; 6] = [
     "WorkflowCancelled",
     "WorkflowTerminated",
 ];
-/// Events that may follow the terminal event.
-const TRAILING: [&str; 5] = [
-    "UpdateCompleted",
-    "ParentClosePolicyApplied",
-    "ParentClosePolicyFailed",
-    "ArchiveRequested",
-    "WorkflowArchived",
-];
 
 /// Checks the runs that a step changed.
 pub(crate) fn check(world: &World, touched: &[RunId]) {
     let mut workflows = BTreeSet::new();
     for run_id in touched {
         let run = &world.runs[run_id];
-        let history = &world.histories[run_id];
-        check_history(history, run);
-        check_inspection(world, history, run);
+        check_inspection(world, run);
         calls::check(world, run);
         locals::check(world, run);
         selections::check(world, run);
@@ -147,66 +138,37 @@ fn runs_of<'a>(world: &'a World, workflow_id: &WorkflowId) -> Vec<&'a Run> {
     runs
 }
 
-fn check_history(history: &[Event], run: &Run) {
-    let mut ids = BTreeSet::new();
-    for (place, event) in history.iter().enumerate() {
-        assert_eq!(event.sequence, place as u64 + 1, "1: sequences are gapless");
-        assert!(ids.insert(event.id.clone()), "2: event ids are unique");
+/// Checks the rules that a check of the store has too, with its code: 1 to 12, and others that rows alone can show.
+fn check_inspection(world: &World, run: &Run) {
+    let mut history = History::new(run.spec.program);
+    for event in &world.histories[run.run_id()] {
+        history.add(recorded(event));
     }
-    assert_eq!(
-        run.core.last_history_sequence,
-        history.len() as u64,
-        "1: the core has the newest sequence"
-    );
-    assert!(
-        history.is_sorted_by_key(|event| event.recorded_at),
-        "3: recording times never step back"
-    );
-    let types: Vec<&str> = history.iter().map(|event| event.event_type).collect();
-    let head: Vec<&str> = types.iter().copied().take(2).collect();
-    assert!(
-        head == ["StartAccepted", "WorkflowStarted"] || head.first() == Some(&"WorkflowStarted"),
-        "4: a history begins with its start: {head:?}"
-    );
-    let started = types.iter().filter(|name| **name == "WorkflowStarted");
-    assert_eq!(started.count(), 1, "5: one WorkflowStarted");
-    let ends = types.iter().filter(|name| TERMINAL.contains(name)).count();
-    assert_eq!(
-        ends,
-        usize::from(run.core.status.is_terminal()),
-        "11: one terminal event iff closed"
-    );
-    let end = types.iter().position(|name| TERMINAL.contains(name));
-    for late in end.into_iter().flat_map(|end| &types[end + 1..]) {
-        assert!(
-            TRAILING.contains(late),
-            "12: {late} after the terminal event"
-        );
-    }
-    let size: usize = history
-        .iter()
-        .map(|event| event.event_type.len() + event.payload.len())
-        .sum();
-    assert_eq!(
-        run.core.history_size_bytes, size as u64,
-        "the core has the size of the history"
-    );
-}
-
-/// Checks that a check of the store finds nothing in these rows.
-fn check_inspection(world: &World, history: &[Event], run: &Run) {
-    let mut events = History::new(run.spec.program);
-    for event in history {
-        events.add(RecordedEvent {
-            sequence: event.sequence.get(),
-            id: event.id.as_str(),
-            event_type: event.event_type,
-            recorded_at: event.recorded_at,
-            payload: &event.payload,
-        });
-    }
-    let mut problems = events.finish(&run.core);
+    let mut problems = history.finish(run);
     problems.extend(inspection::check_run(run));
+    let runs = runs_of(world, &run.spec.workflow_id);
+    let place = usize::try_from(run.spec.run_number).unwrap();
+    let before = place.checked_sub(2).map(|place| runs[place]);
+    let before = before.map(|before| {
+        let events = world.histories[before.run_id()].iter().map(recorded);
+        let (spec, core) = ((*before.spec).clone(), before.core.clone());
+        Before::new(spec, core, commands_of(world, before), events)
+    });
+    let before = before.as_ref();
+    let commands = commands_of(world, run);
+    let messages = history.messages();
+    problems.extend(inspection::check_messages(run, messages, &commands, before));
+    let has_next = runs.len() > place;
+    problems.extend(inspection::check_chain(run, before, has_next));
+    if let Some(parent) = &run.spec.parent {
+        let scheduled = world.histories[&parent.run_id]
+            .iter()
+            .filter(|event| event.event_type == "ChildWorkflowScheduled");
+        let calls: Vec<ChildCall> = scheduled
+            .filter_map(|event| ChildCall::read(&event.payload))
+            .collect();
+        problems.extend(inspection::check_parent(run, &calls));
+    }
     assert_eq!(problems, [], "a check of the store finds a problem");
     for open in inspection::open_tasks(run) {
         let row = &world.tasks[&open.id];
@@ -214,6 +176,26 @@ fn check_inspection(world: &World, history: &[Event], run: &Run) {
         let owner = row.lease_owner.as_ref().map(ToString::to_string);
         assert_eq!(owner, open.owner, "the owner of task {}", open.id);
     }
+}
+
+fn recorded(event: &Event) -> RecordedEvent<'_> {
+    RecordedEvent {
+        sequence: event.sequence.get(),
+        id: event.id.as_str(),
+        event_type: event.event_type,
+        recorded_at: event.recorded_at,
+        workflow_task_id: event.workflow_task_id.as_ref().map(TaskId::as_str),
+        payload: &event.payload,
+    }
+}
+
+/// Returns the rows of the commands of a run, as a store has them.
+fn commands_of(world: &World, run: &Run) -> Vec<CommandRow> {
+    let first = (run.run_id().clone(), 0);
+    let rows = world.command_rows.range(first..);
+    rows.take_while(|((run_id, _), _)| run_id == run.run_id())
+        .map(|(_, row)| row.clone())
+        .collect()
 }
 
 fn check_run(world: &World, run: &Run) {

@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
     /// External commands of each workflow by number, with the run that recorded them.
     pub(crate) commands: BTreeMap<(WorkflowId, u64), (RunId, CommandRow)>,
+    /// The rows of those commands: a run that takes one over has a row of its own.
+    pub(crate) command_rows: BTreeMap<(RunId, u64), CommandRow>,
     /// The current run of each workflow.
     pub(crate) instances: BTreeMap<WorkflowId, RunId>,
     pub(crate) focus: Option<WorkflowId>,
@@ -83,6 +85,7 @@ impl World {
             bodies: BTreeMap::new(),
             tasks: BTreeMap::new(),
             commands: BTreeMap::new(),
+            command_rows: BTreeMap::new(),
             instances: BTreeMap::new(),
             focus: None,
             attempts: BTreeMap::new(),
@@ -162,8 +165,11 @@ impl World {
             }
             for sequence in change.deleted_commands {
                 self.commands.remove(&(workflow_id.clone(), sequence.get()));
+                self.command_rows.remove(&(run_id.clone(), sequence.get()));
             }
             for row in change.commands {
+                let key = (run_id.clone(), row.sequence.get());
+                self.command_rows.insert(key, row.clone());
                 let key = (workflow_id.clone(), row.sequence.get());
                 self.commands.insert(key, (run_id.clone(), row));
             }

@@ -1,15 +1,19 @@
 //! `longhaul store`: checks beside a running server, copies to PostgreSQL and back, exit codes and refusals.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
+use longhaul_store::postgres::connect::{Connected, Role, connect};
+use longhaul_store::postgres::{Options, Postgres};
+use longhaul_test_postgres::Database;
 use serde_json::{Value, json};
 
 use crate::binary::longhaul;
 use crate::serve::Server;
+use crate::waiting::eventually;
 
 /// Runs `longhaul store` with these arguments.
-fn store(arguments: &[&str]) -> Output {
+pub(crate) fn store(arguments: &[&str]) -> Output {
     longhaul().arg("store").args(arguments).output().unwrap()
 }
 
@@ -19,7 +23,7 @@ fn text(bytes: &[u8]) -> &str {
 
 /// Returns the output of a command that ends with this code.
 #[track_caller]
-fn ended(output: &Output, code: i32) -> String {
+pub(crate) fn ended(output: &Output, code: i32) -> String {
     let (said, complained) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{said}{complained}");
     format!("{said}{complained}")
@@ -34,11 +38,15 @@ async fn start_runs(server: &Server) {
     let put = client.post(url).json(&definition).send().await.unwrap();
     assert!(put.status().is_success());
     for number in 0..3 {
-        let url = format!("{}/api/workflow/w", server.url);
-        let input = json!({"number": number});
-        let started = client.post(url).json(&input).send().await.unwrap();
-        assert!(started.status().is_success());
+        start_run(server, number).await;
     }
+}
+
+async fn start_run(server: &Server, number: u32) {
+    let url = format!("{}/api/workflow/w", server.url);
+    let input = json!({"number": number});
+    let started = reqwest::Client::new().post(url).json(&input).send().await;
+    assert!(started.unwrap().status().is_success());
 }
 
 #[tokio::test]
@@ -79,6 +87,98 @@ async fn a_store_is_checked_beside_its_server_copied_and_served() {
     assert_eq!(tasks.len(), 3);
     server.stop();
     ended(&store(&["check", "--data", last]), 0);
+}
+
+/// Connects under another name than servers have.
+async fn session(database: &Database<'_>) -> Connected {
+    let url = format!("{}?application_name=test", database.url());
+    let options = Options::parse(&url).unwrap();
+    connect(&options, Role::Writer).await.unwrap()
+}
+
+/// Starts a copy, sends a signal when the copy waits for a lock of the database, and returns its output.
+async fn stop_copy(database: &Database<'_>, from: &str, to: &str, signal: &str) -> Output {
+    let copy = longhaul()
+        .args(["store", "copy", from, to])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted
+                 AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+    eventually("the copy waits for the lock", async || {
+        (database.sql(waits).trim() == "1").then_some(())
+    })
+    .await;
+    let pid = copy.id().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+    assert!(sent.success());
+    let output = tokio::task::spawn_blocking(|| copy.wait_with_output().unwrap());
+    output.await.unwrap()
+}
+
+/// A copy that is stopped in the middle stores nothing, in either direction, and can be started again.
+#[tokio::test]
+async fn a_copy_that_is_stopped_leaves_no_rows_and_can_be_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, last) = (directory.path().join("a"), directory.path().join("b"));
+    let (first, last) = (first.to_str().unwrap(), last.to_str().unwrap());
+    let server = Server::start(Path::new(first), &[]);
+    start_runs(&server).await;
+    server.stop();
+    let database = longhaul_test_postgres::shared().database();
+    let url = database.url();
+    // The target waits for a lock when the runs are written and the tasks are not.
+    drop(Postgres::open(Options::parse(url).unwrap()).await.unwrap());
+    database.sql(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END';
+         CREATE TRIGGER wait BEFORE INSERT ON tasks FOR EACH STATEMENT EXECUTE FUNCTION wait()",
+    );
+    let holder = session(&database).await;
+    for signal in ["-INT", "-TERM"] {
+        let hold = "SELECT pg_advisory_lock(7)";
+        holder.batch_execute(hold).await.unwrap();
+        let said = ended(&stop_copy(&database, first, url, signal).await, 1);
+        assert!(said.contains("stopped by a signal"), "{said}");
+        assert!(said.contains("can be started again"), "{said}");
+        // The database ends the transaction when it notices that the copy is gone.
+        let release = "SELECT pg_advisory_unlock(7)";
+        holder.batch_execute(release).await.unwrap();
+        assert_eq!(database.sql("SELECT count(*) FROM runs").trim(), "0");
+        ended(&store(&["check", "--data", first]), 0);
+    }
+    let copied = ended(&store(&["copy", first, url]), 0);
+    assert!(copied.contains("3 runs, checksum "), "{copied}");
+    // The source waits for a lock when the runs are read and the tasks are not.
+    let lock = "BEGIN; LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE";
+    holder.batch_execute(lock).await.unwrap();
+    let said = ended(&stop_copy(&database, url, last, "-TERM").await, 1);
+    assert!(said.contains("stopped by a signal"), "{said}");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    let said = ended(&store(&["check", "--data", last]), 0);
+    assert!(said.contains("checked 0 runs"), "{said}");
+    let back = ended(&store(&["copy", url, last]), 0);
+    assert!(back.contains("3 runs, checksum "), "{back}");
+    ended(&store(&["check", "--store", url]), 0);
+}
+
+#[tokio::test]
+async fn a_database_that_a_server_uses_is_not_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, target) = (directory.path().join("a"), directory.path().join("b"));
+    let target = target.to_str().unwrap();
+    let database = longhaul_test_postgres::shared().database();
+    let server = Server::start(&data, &["--store", database.url()]);
+    start_runs(&server).await;
+    let said = ended(&store(&["copy", database.url(), target]), 1);
+    assert!(said.contains("in use by longhaul servers"), "{said}");
+    assert!(said.contains("stop them first"), "{said}");
+    // Nothing was created, and the server goes on.
+    assert!(!Path::new(target).exists());
+    start_run(&server, 4).await;
+    server.stop();
+    let said = ended(&store(&["copy", database.url(), target]), 0);
+    assert!(said.contains("4 runs, checksum "), "{said}");
 }
 
 #[tokio::test]

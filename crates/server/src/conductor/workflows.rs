@@ -1,6 +1,6 @@
 //! Definition runs: start, read, terminate, pause, resume.
 
-use longhaul_host::api::WORKFLOW_PAYLOAD_BYTES_MAX;
+use longhaul_host::api::{CORRELATION_ID_CHARS_MAX, NAME_CHARS_MAX, WORKFLOW_PAYLOAD_BYTES_MAX};
 use longhaul_host::{AfterTermination, ConductorRefusal, Error, StartExecution};
 use longhaul_protocol::conductor::{StartWorkflowRequest, WorkflowStatusView};
 
@@ -21,13 +21,24 @@ const KEY_CHARS_MAX: usize = 255;
 
 /// Returns the idempotency key. An empty one is absent.
 fn key(given: Option<String>) -> Result<Option<String>, Refusal> {
-    match given.filter(|key| !key.is_empty()) {
-        Some(key) if key.chars().count() > KEY_CHARS_MAX => {
-            let message = format!("idempotencyKey: must have at most {KEY_CHARS_MAX} characters");
-            Err(bad_request(message))
-        }
-        key => Ok(key),
+    let key = given.filter(|key| !key.is_empty());
+    at_most("idempotencyKey", key.as_deref(), KEY_CHARS_MAX)?;
+    Ok(key)
+}
+
+/// Reads a correlation id.
+fn correlation_id(given: Option<String>) -> Result<Option<String>, Refusal> {
+    at_most("correlationId", given.as_deref(), CORRELATION_ID_CHARS_MAX)?;
+    Ok(given)
+}
+
+/// Refuses a text over a limit. It may be large, so the answer does not repeat it.
+fn at_most(member: &str, text: Option<&str>, most: usize) -> Result<(), Refusal> {
+    if text.is_some_and(|text| text.chars().count() > most) {
+        let message = format!("{member}: must have at most {most} characters");
+        return Err(bad_request(message));
     }
+    Ok(())
 }
 
 /// Reads the request to start a run.
@@ -35,12 +46,16 @@ pub(super) fn read_start(request: StartWorkflowRequest) -> Result<StartExecution
     if request.name.is_empty() {
         return Err(bad_request("name: must not be empty".to_owned()));
     }
+    let lists = request.task_to_domain.values();
+    for domain in lists.flat_map(|list| list.split(',')) {
+        at_most("taskToDomain", Some(domain), NAME_CHARS_MAX)?;
+    }
     Ok(StartExecution {
         name: request.name,
         version: version(request.version.map(i64::from))?,
         definition: request.workflow_def,
         input: request.input,
-        correlation_id: request.correlation_id,
+        correlation_id: correlation_id(request.correlation_id)?,
         priority: priority(i64::from(request.priority))?,
         task_to_domain: request.task_to_domain,
         created_by: request.created_by,
@@ -74,7 +89,7 @@ pub(super) async fn start_by_name(call: Call) -> Result<Answer, Refusal> {
         name: call.segment("a").to_owned(),
         version: version(call.number("version")?)?,
         input: call.object()?,
-        correlation_id: call.text("correlationId").map(str::to_owned),
+        correlation_id: correlation_id(call.text("correlationId").map(str::to_owned))?,
         priority: priority(call.number("priority")?.unwrap_or(0))?,
         ..StartExecution::default()
     };

@@ -87,13 +87,7 @@ pub(super) async fn ready_tasks(
 }
 
 pub(super) async fn ready_queues(client: &Connected) -> Result<Vec<QueueKey>, Error> {
-    let rows = query(
-        client,
-        "SELECT DISTINCT namespace, kind, queue FROM tasks WHERE status = 'ready' AND session_id IS NULL
-         UNION SELECT DISTINCT namespace, kind, queue FROM tasks WHERE status = 'ready' AND session_id IS NOT NULL",
-        &[],
-    )
-    .await?;
+    let rows = query(client, READY_QUEUES, &[]).await?;
     let mut queues = rows
         .iter()
         .map(|row| {
@@ -107,6 +101,26 @@ pub(super) async fn ready_queues(client: &Connected) -> Result<Vec<QueueKey>, Er
     queues.sort_unstable();
     Ok(queues)
 }
+
+/// Jumps from queue to queue in each index, so that a queue with many tasks costs as much as one with a single task.
+const READY_QUEUES: &str = "WITH RECURSIVE anywhere (namespace, kind, queue) AS (
+         (SELECT namespace, kind, queue FROM tasks WHERE status = 'ready' AND session_id IS NULL
+          ORDER BY namespace, kind, queue LIMIT 1)
+         UNION ALL
+         SELECT n.namespace, n.kind, n.queue FROM anywhere q CROSS JOIN LATERAL (
+             SELECT t.namespace, t.kind, t.queue FROM tasks t
+             WHERE t.status = 'ready' AND t.session_id IS NULL AND (t.namespace, t.kind, t.queue) > (q.namespace, q.kind, q.queue)
+             ORDER BY t.namespace, t.kind, t.queue LIMIT 1) n
+     ), in_session (namespace, kind, queue) AS (
+         (SELECT namespace, kind, queue FROM tasks WHERE status = 'ready' AND session_id IS NOT NULL
+          ORDER BY namespace, kind, queue LIMIT 1)
+         UNION ALL
+         SELECT n.namespace, n.kind, n.queue FROM in_session q CROSS JOIN LATERAL (
+             SELECT t.namespace, t.kind, t.queue FROM tasks t
+             WHERE t.status = 'ready' AND t.session_id IS NOT NULL AND (t.namespace, t.kind, t.queue) > (q.namespace, q.kind, q.queue)
+             ORDER BY t.namespace, t.kind, t.queue LIMIT 1) n
+     )
+     SELECT namespace, kind, queue FROM anywhere UNION SELECT namespace, kind, queue FROM in_session";
 
 pub(super) async fn leased_tasks(
     client: &Connected,
@@ -152,17 +166,17 @@ pub(super) async fn queue_counts(
     client: &Connected,
     namespace: &Namespace,
 ) -> Result<Vec<QueueCount>, Error> {
-    // Each part reads the index of its status alone.
+    // Each part reads the index of its status alone. The status is not a column of the index, so it is written as a constant.
     let rows = query(
         client,
-        "SELECT queue, kind, status, count(*), min(available_at) FROM tasks
-         WHERE status = 'ready' AND session_id IS NULL AND namespace = $1 GROUP BY queue, kind, status
-         UNION ALL SELECT queue, kind, status, count(*), min(available_at) FROM tasks
-         WHERE status = 'ready' AND session_id IS NOT NULL AND namespace = $1 GROUP BY queue, kind, status
-         UNION ALL SELECT queue, kind, status, count(*), NULL FROM tasks
-         WHERE status = 'leased' AND namespace = $1 GROUP BY queue, kind, status
-         UNION ALL SELECT queue, kind, status, count(*), NULL FROM tasks
-         WHERE status = 'scheduled' AND kind = 'execution' AND namespace = $1 GROUP BY queue, kind, status",
+        "SELECT queue, kind, 'ready', count(*), min(available_at) FROM tasks
+         WHERE status = 'ready' AND session_id IS NULL AND namespace = $1 GROUP BY queue, kind
+         UNION ALL SELECT queue, kind, 'ready', count(*), min(available_at) FROM tasks
+         WHERE status = 'ready' AND session_id IS NOT NULL AND namespace = $1 GROUP BY queue, kind
+         UNION ALL SELECT queue, kind, 'leased', count(*), NULL FROM tasks
+         WHERE status = 'leased' AND namespace = $1 GROUP BY queue, kind
+         UNION ALL SELECT queue, 'execution', 'scheduled', count(*), NULL FROM tasks
+         WHERE status = 'scheduled' AND kind = 'execution' AND namespace = $1 GROUP BY queue",
         &[&escaped(namespace.as_str())],
     )
     .await?;

@@ -156,7 +156,14 @@ impl Shared for Postgres {
     ) -> StoreFuture<'_, Due> {
         async move {
             let client = self.pool.get().await?;
-            look::take_due(&client, &self.server, now, limits, until).await
+            let due = look::take_due(&client, &self.server, now, limits, until).await?;
+            let registered = &self.writers.registered;
+            if registered.is_due(now)
+                && let Err(error) = registered.sweep(&client, now).await
+            {
+                tracing::debug!(%error, "old writers were not removed");
+            }
+            Ok(due)
         }
         .boxed()
     }

@@ -84,7 +84,9 @@ impl PostgresSide {
     /// The other store may take long, and this transaction waits for it.
     async fn without_timeouts(client: Connected) -> Result<Self, Error> {
         client
-            .batch_execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+            .batch_execute(
+                "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0",
+            )
             .await?;
         Ok(Self { client })
     }

@@ -11,7 +11,8 @@ use longhaul_engine::conductor::definition::{Lookups, Snapshot};
 use longhaul_engine::conductor::execution::command::start::{NewExecution, start};
 use longhaul_engine::conductor::execution::lookup::{LookupResults, Step};
 use longhaul_engine::contract::Declared;
-use longhaul_engine::run::message::external::{Request, SignalRun};
+use longhaul_engine::run::message::external::{Request, SignalRun, Stop, StopRun};
+use longhaul_engine::run::message::update::UpdateRun;
 use longhaul_engine::run::start::DuplicatePolicy;
 use longhaul_engine::run::state::{Routing, Run};
 use longhaul_engine::run::workflow_task::claim::SignalDelivery;
@@ -36,8 +37,12 @@ pub(crate) struct Decided {
     /// Its workflow task is leased.
     pub(crate) leased: RunId,
     pub(crate) completed: RunId,
-    /// The first run of a chain of two.
+    /// The first run of a chain of two. A signal and an update moved to the second.
     pub(crate) continued: RunId,
+    /// Closed, with a child that it has not stopped yet.
+    pub(crate) parent: RunId,
+    /// Stopped, with an update that failed by it.
+    pub(crate) stopped: RunId,
     /// A definition run with a leased task.
     pub(crate) definition: RunId,
 }
@@ -65,17 +70,7 @@ pub(crate) async fn fill(store: &dyn Store) -> Decided {
             },
         )
         .await;
-    let request = Request {
-        request_id: Some("request-1".to_owned()),
-        ..Request::default()
-    };
-    let signal = SignalRun {
-        request,
-        name: "go".to_owned(),
-        arguments: Payload::empty_list(),
-        declared: Declared::default(),
-    };
-    world.apply(&open, &signal).await;
+    world.signal(&open, Some("request-1")).await;
     let leased = world.start("leased").await;
     world.claim(&leased).await;
     let completed = world.start("completed").await;
@@ -84,8 +79,26 @@ pub(crate) async fn fill(store: &dyn Store) -> Decided {
     world.complete(&completed, end).await;
     let continued = world.start("chain").await;
     world.claim(&continued).await;
+    world.signal(&continued, None).await;
+    world.update(&continued).await;
     let onward = json!([{"type": "continue_as_new"}]);
     world.complete(&continued, onward).await;
+    let parent = world.start("parent").await;
+    world.claim(&parent).await;
+    let child = json!([{"type": "start_child_workflow", "workflow_type": "part", "parent_close_policy": "terminate"}]);
+    world.complete(&parent, child).await;
+    world.signal(&parent, None).await;
+    world.claim(&parent).await;
+    let end = json!([{"type": "complete_workflow"}]);
+    world.complete(&parent, end).await;
+    let stopped = world.start("stopped").await;
+    world.update(&stopped).await;
+    let stop = StopRun {
+        request: Request::default(),
+        how: Stop::Terminate,
+        reason: None,
+    };
+    world.apply(&stopped, &stop).await;
     let definition = world.definition().await;
     write_records(store).await;
     Decided {
@@ -93,6 +106,8 @@ pub(crate) async fn fill(store: &dyn Store) -> Decided {
         leased,
         completed,
         continued,
+        parent,
+        stopped,
         definition,
     }
 }
@@ -174,6 +189,31 @@ impl World<'_> {
         let limits = Limits::default();
         let decision = start.decide_new(self.moment(&limits));
         self.commit(decision).await.run_id
+    }
+
+    async fn signal(&mut self, run_id: &RunId, request_id: Option<&str>) {
+        let request = Request {
+            request_id: request_id.map(str::to_owned),
+            ..Request::default()
+        };
+        let signal = SignalRun {
+            request,
+            name: "go".to_owned(),
+            arguments: Payload::empty_list(),
+            declared: Declared::default(),
+        };
+        self.apply(run_id, &signal).await;
+    }
+
+    async fn update(&mut self, run_id: &RunId) {
+        let update = UpdateRun {
+            request: Request::default(),
+            name: "set".to_owned(),
+            arguments: Payload::empty_list(),
+            declared: Declared::default(),
+            validator_refusal: None,
+        };
+        self.apply(run_id, &update).await;
     }
 
     async fn claim(&mut self, run_id: &RunId) {

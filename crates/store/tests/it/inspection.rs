@@ -31,7 +31,8 @@ fn kinds(findings: &[Finding]) -> BTreeSet<ProblemKind> {
 
 /// One kind of damage.
 struct Damage {
-    /// Statements for SQLite and PostgreSQL. `OPEN`, `LEASED`, `COMPLETED`, `CONTINUED` and `DEFINITION` are ids of runs.
+    /// Statements for SQLite and PostgreSQL. `OPEN`, `LEASED`, `COMPLETED`, `CONTINUED`, `PARENT`, `STOPPED` and
+    /// `DEFINITION` are ids of runs.
     sqlite: &'static str,
     postgres: &'static str,
     expected: &'static [ProblemKind],
@@ -111,8 +112,13 @@ const DAMAGES: &[Damage] = {
             expected: &[AlarmLate],
         },
         both("DELETE FROM events WHERE event_type = 'ActivityScheduled'", &[HistoryGap, HistoryDiffers, CallWrong]),
-        both("DELETE FROM events WHERE event_type = 'SignalReceived'", &[HistoryDiffers]),
-        both("UPDATE events SET id = 'same' WHERE event_type IN ('TimerScheduled', 'SignalReceived')", &[EventIdRepeated]),
+        Damage {
+            sqlite: "DELETE FROM events WHERE event_type = 'SignalReceived' AND run_key = (SELECT run_key FROM runs WHERE run_id = 'OPEN')",
+            postgres: "DELETE FROM events WHERE event_type = 'SignalReceived' AND run_id = 'OPEN'",
+            expected: &[HistoryDiffers, SignalWrong],
+        },
+        both("UPDATE events SET id = 'same' WHERE event_type IN ('TimerScheduled', 'ActivityStarted')", &[EventIdRepeated]),
+        both("UPDATE events SET id = 'same' WHERE event_type = 'WorkflowStarted'", &[EventIdRepeated]),
         both("UPDATE events SET recorded_at = 1 WHERE event_type = 'TimerScheduled'", &[EventTimeStepsBack]),
         both("UPDATE events SET event_type = 'StartRejected' WHERE event_type = 'StartAccepted'", &[StartEventWrong]),
         both("UPDATE events SET event_type = 'WorkflowCompletes' WHERE event_type = 'WorkflowCompleted'", &[TerminalEventWrong]),
@@ -168,9 +174,72 @@ const DAMAGES: &[Damage] = {
         both("UPDATE requests SET sequence = 1", &[RequestDiffers]),
         both("UPDATE workflow_keys SET key = 'other'", &[KeyDiffers]),
         both("UPDATE workflow_keys SET workflow_type = 'other'", &[KeyDiffers]),
-        both("DELETE FROM workflow_runs WHERE workflow_id = 'chain' AND run_number = 1", &[RunNumberWrong]),
+        both("DELETE FROM workflow_runs WHERE workflow_id = 'chain' AND run_number = 1", &[RunNumberWrong, ChainWrong, SignalWrong]),
         both("INSERT INTO workflow_runs SELECT namespace, 'open', 2, RUN FROM workflow_runs WHERE workflow_id = 'completed'",
              &[OpenRunNotCurrent]),
+        Damage {
+            sqlite: "UPDATE events SET payload = json_set(payload, '$.parallel_group_path',
+                     json('[{\"parallel_group_base_sequence\": 1, \"parallel_group_index\": 0, \"parallel_group_size\": 1}]'))
+                     WHERE event_type = 'ActivityStarted'",
+            postgres: "UPDATE events SET payload = jsonb_set(payload::jsonb, '{parallel_group_path}',
+                       '[{\"parallel_group_base_sequence\": 1, \"parallel_group_index\": 0, \"parallel_group_size\": 1}]')::text
+                       WHERE event_type = 'ActivityStarted'",
+            expected: &[GroupWrong, HistoryDiffers],
+        },
+        both("UPDATE events SET event_type = 'SelectionResolved', payload =
+              '{\"selection_group_id\": \"g\", \"member_base_sequence\": 1, \"outcome\": \"failed\", \"resolution_event_id\": \"e\"}'
+              WHERE event_type = 'ActivityStarted'", &[SelectionWrong, HistoryDiffers]),
+        Damage {
+            sqlite: "UPDATE commands SET body = json_set(body, '$.outcome', 'update_completed')
+                     WHERE run_key = (SELECT run_key FROM runs WHERE run_id = 'STOPPED') AND sequence = 2",
+            postgres: "UPDATE commands SET body = jsonb_set(body::jsonb, '{outcome}', '\"update_completed\"')::text
+                       WHERE run_id = 'STOPPED' AND sequence = 2",
+            expected: &[UpdateWrong],
+        },
+        both("DELETE FROM events WHERE event_type = 'UpdateCompleted'", &[UpdateWrong, HistoryDiffers]),
+        Damage {
+            sqlite: "DELETE FROM commands WHERE sequence = 3 AND run_key = (SELECT run_key FROM workflow_runs
+                     WHERE workflow_id = 'chain' AND run_number = 2)",
+            postgres: "DELETE FROM commands WHERE sequence = 3 AND run_id = (SELECT run_id FROM workflow_runs
+                       WHERE workflow_id = 'chain' AND run_number = 2)",
+            expected: &[UpdateWrong],
+        },
+        Damage {
+            sqlite: "DELETE FROM commands WHERE sequence = 2 AND run_key = (SELECT run_key FROM runs WHERE run_id = 'CONTINUED')",
+            postgres: "DELETE FROM commands WHERE sequence = 2 AND run_id = 'CONTINUED'",
+            expected: &[SignalWrong],
+        },
+        Damage {
+            sqlite: "UPDATE runs SET state = json_remove(state, '$.workflow_task') WHERE run_id = 'OPEN'",
+            postgres: "UPDATE run_states SET state = (state::jsonb - 'workflow_task')::text WHERE run_id = 'OPEN'",
+            expected: &[WakeLost, TaskUnknown],
+        },
+        Damage {
+            sqlite: "UPDATE runs SET state = json_remove(state, '$.workflow_task') WHERE run_id = 'LEASED'",
+            postgres: "UPDATE run_states SET state = (state::jsonb - 'workflow_task')::text WHERE run_id = 'LEASED'",
+            expected: &[WakeLost, NothingOpen, TaskUnknown],
+        },
+        Damage {
+            sqlite: "UPDATE runs SET state = json_set(state, '$.closed.continued_to', 'another') WHERE run_id = 'CONTINUED'",
+            postgres: "UPDATE run_states SET state = jsonb_set(state::jsonb, '{closed,continued_to}', '\"another\"')::text
+                       WHERE run_id = 'CONTINUED'",
+            expected: &[ChainWrong, SignalWrong],
+        },
+        Damage {
+            sqlite: "UPDATE run_specs SET body = json_set(body, '$.execution_deadline_at', '2030-01-01T00:00:00.000000Z')
+                     WHERE run_key = (SELECT run_key FROM runs WHERE run_id = 'CONTINUED')",
+            postgres: "UPDATE run_specs SET body = jsonb_set(body::jsonb, '{execution_deadline_at}', '\"2030-01-01T00:00:00.000000Z\"')::text
+                       WHERE run_id = 'CONTINUED'",
+            expected: &[ChainWrong],
+        },
+        Damage {
+            sqlite: "UPDATE run_specs SET body = json_set(body, '$.parent.call_id', 'another')
+                     WHERE json_extract(body, '$.parent.call_id') IS NOT NULL",
+            postgres: "UPDATE run_specs SET body = jsonb_set(body::jsonb, '{parent,call_id}', '\"another\"')::text
+                       WHERE body::jsonb -> 'parent' IS NOT NULL",
+            expected: &[ParentWrong],
+        },
+        both("DELETE FROM run_parts WHERE part LIKE 'outbox:%'", &[ClosePolicyWrong]),
         both("UPDATE worker_sessions SET status = 'closed', deadline = NULL", &[SessionColumnDiffers]),
         both("UPDATE worker_sessions SET body = 'null'", &[UnreadableRow]),
         both("UPDATE documents SET name = 'another' WHERE kind = 'namespace'", &[DocumentKeyDiffers]),
@@ -186,6 +255,8 @@ fn named(sql: &str, ids: &Decided, run_column: &str) -> String {
         .replace("'LEASED'", &format!("'{}'", ids.leased))
         .replace("'COMPLETED'", &format!("'{}'", ids.completed))
         .replace("'CONTINUED'", &format!("'{}'", ids.continued))
+        .replace("'PARENT'", &format!("'{}'", ids.parent))
+        .replace("'STOPPED'", &format!("'{}'", ids.stopped))
         .replace("'DEFINITION'", &format!("'{}'", ids.definition))
 }
 
@@ -203,7 +274,7 @@ async fn every_damage_of_a_file_is_found() {
     let path = directory.path().join("longhaul.db");
     let (findings, totals) = inspect(&StoreAddress::Sqlite(path.clone())).await;
     assert_eq!(findings, []);
-    assert_eq!((totals.runs, totals.sessions), (6, 1));
+    assert_eq!((totals.runs, totals.sessions), (9, 1));
     assert_eq!(totals.documents, 3);
     for (number, damage) in DAMAGES.iter().enumerate() {
         let damaged = directory.path().join(format!("{number}.db"));
@@ -252,7 +323,7 @@ async fn every_damage_of_a_database_is_found() {
             expected.iter().copied().collect(),
             "{sql}: {findings:#?}"
         );
-        assert!(totals.runs == 6 || !findings.is_empty());
+        assert!(totals.runs == 9 || !findings.is_empty());
         if expected == [ProblemKind::SchemaDiffers] {
             database = longhaul_test_postgres::shared().database();
         } else {

@@ -17,7 +17,7 @@ use longhaul_protocol::conductor::{SCHEMA_VERSION, TaskDef, WorkflowDef, WrongMe
 use serde_json::Value;
 
 use super::budget::depth;
-use super::limits::{DEFINITION_DEPTH_MAX, VARIABLES_BYTES_MAX};
+use super::limits::{DEFINITION_DEPTH_MAX, NAME_CHARS_MAX, VARIABLES_BYTES_MAX};
 
 pub use task_def::{check_schema_def, check_task_def};
 
@@ -149,6 +149,11 @@ fn workflow_def(check: &mut Check, at: &str, definition: &WorkflowDef, rules: &R
     references::check_expressions(check, at, definition, rules);
 }
 
+/// Returns whether a name is over the limit. Such a value is not repeated in the answer.
+fn is_too_long(name: &str) -> bool {
+    name.chars().count() > NAME_CHARS_MAX
+}
+
 fn name(check: &mut Check, at: &str, model: &str, name: &str, rules: &Rules<'_>) {
     if name.trim().is_empty() {
         check.add_value(
@@ -156,6 +161,10 @@ fn name(check: &mut Check, at: &str, model: &str, name: &str, rules: &Rules<'_>)
             format!("{model} name cannot be null or empty"),
             name,
         );
+    }
+    if is_too_long(name) {
+        let message = format!("{model} name may have at most {NAME_CHARS_MAX} characters");
+        check.add(format!("{at}name"), message);
     }
     let is_plain =
         |character: char| character.is_ascii_alphanumeric() || "_<>{}# -".contains(character);

@@ -6,9 +6,10 @@ use longhaul_protocol::conductor::{
 use serde_json::Value;
 
 use super::task_def::check_inline;
-use super::{Check, Rules, Script, workflow_def};
+use super::{Check, Rules, Script, is_too_long, workflow_def};
 use crate::conductor::definition::Loop;
 use crate::conductor::expression::Template;
+use crate::conductor::limits::NAME_CHARS_MAX;
 use crate::conductor::script_result::Evaluator;
 use crate::conductor::wait_time::{WaitTime, WaitTimeError};
 
@@ -67,6 +68,10 @@ impl Rule<'_, '_> {
                 "WorkflowTask name cannot be empty or null",
                 node.name.as_str(),
             );
+        }
+        if is_too_long(&node.name) {
+            let message = format!("WorkflowTask name may have at most {NAME_CHARS_MAX} characters");
+            self.check.add(format!("{}.name", self.path), message);
         }
         if node.task_reference_name.trim().is_empty() {
             self.member(

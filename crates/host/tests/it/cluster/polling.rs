@@ -48,7 +48,7 @@ async fn polls_that_find_nothing_share_a_look_until_a_hint_comes() {
         assert!(!is_leased(&polled));
     }
     assert_eq!(servers.cluster.looks() - before, 1);
-    start(&servers, "order-1").await;
+    servers.start("order-1").await;
     settle(&servers).await;
     let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
     assert!(is_leased(&polled), "the hint said that there is something");
@@ -60,7 +60,7 @@ async fn polls_that_find_nothing_look_again_although_hints_are_lost() {
     let poll = poll_of("w1", None, 0);
     let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
     assert!(!is_leased(&polled));
-    start(&servers, "order-1").await;
+    servers.start("order-1").await;
     tokio::time::advance(Duration::from_secs(3)).await;
     let polled = servers.second.workflow_tasks().poll(&poll, 500).await;
     assert!(is_leased(&polled));
@@ -73,7 +73,7 @@ async fn a_repeated_poll_gets_its_lease_although_the_queue_was_quiet() {
     let quiet = poll_of("w1", None, 0);
     let polled = servers.second.workflow_tasks().poll(&quiet, 500).await;
     assert!(!is_leased(&polled));
-    start(&servers, "order-1").await;
+    servers.start("order-1").await;
     for wait_seconds in [0, 30] {
         let poll = poll_of("w1", Some("p1"), wait_seconds);
         let first = leased(servers.first.workflow_tasks().poll(&poll, 500).await);

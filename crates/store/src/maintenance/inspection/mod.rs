@@ -13,8 +13,8 @@ mod task;
 pub use longhaul_engine::inspection::{Problem, ProblemKind};
 
 pub(crate) use rows::{
-    AttributeRow, Columns, CommandRows, DocumentRows, KeyRows, RunBase, RunRows, SessionRows,
-    TaskRows,
+    AttributeRow, BeforeRows, Columns, CommandRows, DocumentRows, KeyRows, OpenTasks, RunBase,
+    RunRows, SessionRows, TaskRows, Wanted,
 };
 
 use crate::postgres::inspection::PostgresInspection;
@@ -25,7 +25,7 @@ use longhaul_engine::visibility::Term;
 /// Rows of one page. A page is one snapshot, and a long snapshot keeps the server from removing old versions of rows.
 pub(crate) const PAGE_ROWS: i64 = 100;
 
-/// Orphans of one table that are shown. More have the same cause.
+/// Orphans of one table, and repeated ids, that are shown. More have the same cause.
 pub(crate) const ORPHANS_MAX: i64 = 100;
 
 /// A problem and the row that has it.
@@ -82,6 +82,9 @@ pub(crate) trait Inspected {
 
     /// Returns the next idempotency keys after one.
     async fn keys(&mut self, after: [&str; 3]) -> Result<Vec<KeyRows>, Error>;
+
+    /// Returns ids of events that two runs have.
+    async fn repeated_events(&mut self) -> Result<Vec<String>, Error>;
 
     /// Returns rows that belong to nothing, as a table and the id that it names.
     async fn orphans(&mut self) -> Result<Vec<(&'static str, String)>, Error>;
@@ -160,6 +163,11 @@ impl Checker<'_> {
         self.check_runs(store).await?;
         self.check_tasks(store).await?;
         self.check_records(store).await?;
+        for id in store.repeated_events().await? {
+            let detail = format!("events of two runs have the id {id}");
+            let problem = Problem::new(ProblemKind::EventIdRepeated, detail);
+            self.found(None, "events", problem);
+        }
         for (table, id) in store.orphans().await? {
             let detail =
                 format!("a row of {table} belongs to {id}, which is not stored or another one");
@@ -174,7 +182,7 @@ impl Checker<'_> {
             let mut each = |rows: &RunRows| {
                 self.totals.runs += 1;
                 for problem in run::check(rows, I::indexed) {
-                    self.found(Some(&rows.base.run_id), "run", problem);
+                    self.found(Some(&rows.run_id), "run", problem);
                 }
             };
             match store.runs(&after, &mut each).await? {

@@ -1,11 +1,14 @@
 //! Rows as they are stored, for a check. Nothing is parsed: what cannot be parsed is a problem of its row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longhaul_engine::change::CommandRow;
-use longhaul_engine::inspection::{History, Problem, ProblemKind, open_tasks, part_matches};
+use longhaul_engine::inspection::{
+    Before, ChildCall, History, Problem, ProblemKind, RecordedEvent, open_tasks, part_matches,
+};
 use longhaul_engine::run::state::{Core, Part, PartKey, Program, Run, Spec};
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::json::from_stored;
 use serde::de::DeserializeOwned;
 
@@ -26,7 +29,12 @@ pub(crate) struct RunBase {
 /// All rows of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunRows {
-    pub(crate) base: RunBase,
+    pub(crate) run_id: String,
+    pub(crate) version: Option<i64>,
+    /// The run, if its specification and its state can be read.
+    pub(crate) run: Option<Run>,
+    /// What could not be read of it.
+    pub(crate) unread: Vec<Problem>,
     pub(crate) columns: Columns,
     /// The stored alarms, by the columns that have one.
     pub(crate) alarms: Vec<(&'static str, Option<i64>)>,
@@ -41,6 +49,20 @@ pub(crate) struct RunRows {
     pub(crate) numbers: Vec<(i64, Option<String>)>,
     /// Whether the snapshot of its definition is stored; `None` for a run of code.
     pub(crate) has_snapshot: Option<bool>,
+    /// The run before it, if it has one.
+    pub(crate) before: Option<BeforeRows>,
+    /// The calls of children in the history of its parent; `None` for a run without a parent.
+    pub(crate) parent_calls: Option<Arc<Vec<ChildCall>>>,
+}
+
+/// The rows of the run before another one, as far as the next one depends on it.
+#[derive(Debug, Default)]
+pub(crate) struct BeforeRows {
+    pub(crate) state: Option<String>,
+    pub(crate) spec: Option<String>,
+    pub(crate) commands: Vec<CommandRows>,
+    /// Types and payloads of the events about messages.
+    pub(crate) events: Vec<(String, String)>,
 }
 
 /// An external command: its number and its body.
@@ -67,8 +89,17 @@ pub(crate) struct TaskRows {
     pub(crate) task_id: String,
     pub(crate) columns: Columns,
     pub(crate) body: String,
-    /// The run of the task, if it is stored. Only an open task needs its parts.
-    pub(crate) run: Option<RunBase>,
+    /// Whether its run is stored.
+    pub(crate) has_run: bool,
+    /// The open tasks of its run, if the task is open and the run can be read.
+    pub(crate) run: Option<Arc<OpenTasks>>,
+}
+
+/// The tasks that are open in a run.
+#[derive(Debug)]
+pub(crate) struct OpenTasks {
+    pub(crate) is_closed: bool,
+    pub(crate) ids: BTreeSet<String>,
 }
 
 /// A session.
@@ -104,21 +135,77 @@ pub(crate) struct Wanted {
     pub(crate) task_ids: Vec<String>,
     /// The hash of the snapshot of a definition run.
     pub(crate) snapshot: Option<String>,
+    /// The parent of a run of code.
+    pub(crate) parent: Option<String>,
+}
+
+impl RunRows {
+    /// Returns the rows of a run without those that belong to it.
+    pub(crate) fn new(base: &RunBase) -> Self {
+        let mut unread = Vec::new();
+        let run = base.parse(&mut unread);
+        Self {
+            run_id: base.run_id.clone(),
+            version: base.version,
+            run,
+            unread,
+            ..Self::default()
+        }
+    }
+
+    /// Returns what to read next. A run that cannot be parsed names nothing.
+    pub(crate) fn wanted(&self) -> Wanted {
+        let Some(run) = &self.run else {
+            return Wanted::default();
+        };
+        let execution = run.core.execution.as_ref();
+        let parent = run.spec.parent.as_deref();
+        Wanted {
+            program: run.spec.program,
+            task_ids: open_tasks(run)
+                .iter()
+                .map(|task| task.id.to_string())
+                .collect(),
+            snapshot: execution.map(|execution| execution.snapshot.to_string()),
+            // The tasks of a definition run name their children.
+            parent: parent
+                .filter(|_| run.spec.program == Program::Code)
+                .map(|parent| parent.run_id.to_string()),
+        }
+    }
+}
+
+impl BeforeRows {
+    /// Parses the run. Returns `None` if its rows cannot be parsed, which is a problem of that run.
+    pub(crate) fn parse(&self) -> Option<Before> {
+        let mut ignored = Vec::new();
+        let spec = parse::<Spec>("the specification", self.spec.as_deref(), &mut ignored)?;
+        let core = parse::<Core>("the state", self.state.as_deref(), &mut ignored)?;
+        let commands: Option<Vec<_>> = self.commands.iter().map(CommandRows::parse).collect();
+        let events = self
+            .events
+            .iter()
+            .map(|(event_type, payload)| RecordedEvent {
+                sequence: 0,
+                id: "",
+                event_type,
+                recorded_at: Timestamp::default(),
+                workflow_task_id: None,
+                payload,
+            });
+        Some(Before::new(spec, core, commands?, events))
+    }
 }
 
 impl RunBase {
-    /// Returns what to read next. Rows that cannot be parsed name nothing.
-    pub(crate) fn wanted(&self) -> Wanted {
-        let Some(run) = self.parse(&mut Vec::new()) else {
-            return Wanted::default();
-        };
+    /// Returns the open tasks of the run, if it can be parsed.
+    pub(crate) fn open_tasks(&self) -> Option<Arc<OpenTasks>> {
+        let run = self.parse(&mut Vec::new())?;
         let tasks = open_tasks(&run).into_iter();
-        let execution = run.core.execution.as_ref();
-        Wanted {
-            program: run.spec.program,
-            task_ids: tasks.map(|task| task.id.to_string()).collect(),
-            snapshot: execution.map(|execution| execution.snapshot.to_string()),
-        }
+        Some(Arc::new(OpenTasks {
+            is_closed: run.core.closed.is_some(),
+            ids: tasks.map(|task| task.id.to_string()).collect(),
+        }))
     }
 
     /// Parses the run. Parts that cannot be parsed are left out. Returns `None` if the specification or the state cannot.
@@ -149,9 +236,13 @@ impl RunBase {
 }
 
 impl CommandRows {
+    fn parse(&self) -> Option<CommandRow> {
+        from_stored(&self.body).ok()
+    }
+
     /// Returns the request id of a command, if it can be parsed and has one.
     pub(crate) fn request_id(&self) -> Option<String> {
-        from_stored::<CommandRow>(&self.body).ok()?.request_id
+        self.parse()?.request_id
     }
 }
 

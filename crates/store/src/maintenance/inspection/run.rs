@@ -3,28 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_engine::change::{CommandRow, TaskRow};
-use longhaul_engine::inspection::{Problem, ProblemKind, check_run, open_tasks};
-use longhaul_engine::run::state::{Core, Run, Spec};
+use longhaul_engine::inspection::{
+    Problem, ProblemKind, check_chain, check_messages, check_parent, check_run, open_tasks,
+};
+use longhaul_engine::run::state::{Core, Program, Run, Spec};
 use longhaul_engine::visibility::Term;
 
-use super::rows::{AttributeRow, RunRows, compare, parse};
+use super::rows::{AttributeRow, BeforeRows, RunRows, compare, parse};
 use crate::encode::{entries, list_status};
 
 /// Returns what is wrong with the rows of a run. `indexed` is how the store writes the values of search attributes.
 pub(super) fn check(rows: &RunRows, indexed: impl Fn(&Term) -> String) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let run = rows.base.parse(&mut problems);
-    if let Some(version) = rows.base.version.filter(|version| *version < 1) {
+    let mut problems = rows.unread.clone();
+    let run = rows.run.as_ref();
+    if let Some(version) = rows.version.filter(|version| *version < 1) {
         let detail = format!("the version is {version}");
         problems.push(Problem::new(ProblemKind::VersionWrong, detail));
     }
-    let commands = check_commands(rows, run.as_ref(), &mut problems);
+    let commands = check_commands(rows, run, &mut problems);
     check_requests(rows, &commands, &mut problems);
     let Some(run) = run else {
         return problems;
     };
-    problems.extend(check_run(&run));
-    problems.extend(rows.history.clone().finish(&run.core));
+    problems.extend(check_run(run));
+    problems.extend(rows.history.finish(run));
+    if run.spec.program == Program::Code {
+        check_code(rows, run, commands, &mut problems);
+    }
     let expected = list_columns(&run.spec, &run.core);
     compare(
         &rows.columns,
@@ -32,15 +37,42 @@ pub(super) fn check(rows: &RunRows, indexed: impl Fn(&Term) -> String) -> Vec<Pr
         ProblemKind::ListColumnDiffers,
         &mut problems,
     );
-    check_alarms(rows, &run, &mut problems);
-    check_attributes(rows, &run, indexed, &mut problems);
-    check_tasks(rows, &run, &mut problems);
-    check_numbers(rows, &run, &mut problems);
+    check_alarms(rows, run, &mut problems);
+    check_attributes(rows, run, indexed, &mut problems);
+    check_tasks(rows, run, &mut problems);
+    check_numbers(rows, run, &mut problems);
     if rows.has_snapshot == Some(false) {
         let detail = "the snapshot of its definition is not stored";
         problems.push(Problem::new(ProblemKind::RowMissing, detail));
     }
     problems
+}
+
+/// Checks a run of code against its messages, the run before it and its parent.
+fn check_code(
+    rows: &RunRows,
+    run: &Run,
+    commands: Vec<(i64, CommandRow)>,
+    problems: &mut Vec<Problem>,
+) {
+    let before = rows.before.as_ref();
+    let parsed = before.and_then(BeforeRows::parse);
+    // What a run before it that cannot be read had is not known.
+    if before.is_some() && parsed.is_none() {
+        return;
+    }
+    let next = run.spec.run_number.cast_signed() + 1;
+    let has_next = rows.numbers.iter().any(|(number, _)| *number == next);
+    problems.extend(check_chain(run, parsed.as_ref(), has_next));
+    let can_read_all = commands.len() == rows.commands.len();
+    let commands: Vec<CommandRow> = commands.into_iter().map(|(_, command)| command).collect();
+    // A message cannot be told from a lost one without its command.
+    if can_read_all {
+        let messages = rows.history.messages();
+        problems.extend(check_messages(run, messages, &commands, parsed.as_ref()));
+    }
+    let calls = rows.parent_calls.as_deref();
+    problems.extend(calls.and_then(|calls| check_parent(run, calls)));
 }
 
 /// Returns the columns that follow from the specification and the state, for every table that has some of them.
@@ -201,7 +233,7 @@ fn check_commands(
 
 fn check_requests(rows: &RunRows, commands: &[(i64, CommandRow)], problems: &mut Vec<Problem>) {
     for (request_id, run_id, sequence) in &rows.requests {
-        if *run_id != rows.base.run_id {
+        if *run_id != rows.run_id {
             continue;
         }
         let command = commands.iter().find(|(number, _)| number == sequence);

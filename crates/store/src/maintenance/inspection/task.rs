@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
-use longhaul_engine::inspection::{Problem, ProblemKind, open_tasks};
+use longhaul_engine::inspection::{Problem, ProblemKind};
 
 use super::rows::{TaskRows, compare, parse};
 use crate::encode::task_status;
@@ -50,28 +50,24 @@ pub(super) fn check(rows: &TaskRows) -> (Option<String>, Vec<Problem>) {
 }
 
 fn check_run(rows: &TaskRows, task: &TaskRow, problems: &mut Vec<Problem>) {
-    let Some(base) = &rows.run else {
+    if !rows.has_run {
         let detail = format!(
             "the task belongs to run {}, which is not stored",
             task.run_id
         );
         problems.push(Problem::new(ProblemKind::OrphanRow, detail));
-        return;
-    };
-    if !task.status.is_open() {
-        return;
     }
     // A run that cannot be read is a problem of the run.
-    let Some(run) = base.parse(&mut Vec::new()) else {
+    let Some(run) = rows.run.as_ref().filter(|_| task.status.is_open()) else {
         return;
     };
-    if run.core.closed.is_some() {
+    if run.is_closed {
         let detail = format!(
             "the task is {}, and its run is closed",
             task_status(task.status)
         );
         problems.push(Problem::new(ProblemKind::OpenTaskOfClosedRun, detail));
-    } else if !open_tasks(&run).iter().any(|open| open.id == task.task_id) {
+    } else if !run.ids.contains(task.task_id.as_str()) {
         let detail = format!(
             "the task is {}, and its run does not have it",
             task_status(task.status)

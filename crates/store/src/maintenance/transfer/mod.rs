@@ -121,6 +121,8 @@ async fn copy_between(
         let mut each = async |rows: Vec<Row>| {
             target.write(&rows).await?;
             copied.add(table, &rows);
+            // SQLite never waits, and the caller may have stopped the copy.
+            tokio::task::yield_now().await;
             progress(Progress {
                 stage: Stage::Copy,
                 table,
@@ -150,6 +152,7 @@ async fn read_all(
     for table in Table::ALL {
         let mut each = async |rows: Vec<Row>| {
             checksums.add(table, &rows);
+            tokio::task::yield_now().await;
             let rows = checksums.of(table).rows;
             progress(Progress { stage, table, rows });
             Ok(())

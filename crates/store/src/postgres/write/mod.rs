@@ -3,10 +3,12 @@
 //!
 //! Commits of one run, session or document keep the order of their calls: while one of them waits, the next goes to the same queue.
 //! `writer` writes the batches of one connection, `checks` decides which commits of a batch are refused, `rows` collects the rows of
-//! the others, `statements` writes them with the texts of `sql`. `import` writes the rows of a copied store.
+//! the others, `statements` writes them with the texts of `sql`. `import` writes the rows of a copied store. `registered` removes the
+//! rows of writers that ended.
 
 mod checks;
 pub(super) mod import;
+mod registered;
 mod rows;
 mod sql;
 mod statements;
@@ -22,6 +24,7 @@ use longhaul_engine::session::Session;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use self::registered::Registered;
 use self::writer::Writer;
 use super::hints::Exchange;
 use super::options::Options;
@@ -41,6 +44,7 @@ pub(super) struct Writers {
     queues: Vec<Queue>,
     routes: Arc<Mutex<Routes>>,
     pub(super) counters: Arc<Counters>,
+    pub(super) registered: Registered,
 }
 
 /// The queue of one connection.
@@ -65,6 +69,7 @@ impl Writers {
         exchange: &Arc<Exchange>,
     ) -> Self {
         let routes = Arc::<Mutex<Routes>>::default();
+        let mut names = Vec::new();
         let queues = (0..WRITERS).map(|_| {
             let (sender, receiver) = mpsc::unbounded_channel();
             let waiting = Arc::<AtomicUsize>::default();
@@ -74,6 +79,7 @@ impl Writers {
                 Arc::clone(&waiting),
                 Arc::clone(exchange),
             );
+            names.push(writer.name().to_owned());
             tokio::spawn(writer.run(receiver));
             Queue { sender, waiting }
         });
@@ -81,6 +87,7 @@ impl Writers {
             queues: queues.collect(),
             routes,
             counters,
+            registered: Registered::new(names),
         }
     }
 

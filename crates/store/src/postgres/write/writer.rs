@@ -86,6 +86,11 @@ impl Writer {
         }
     }
 
+    /// Returns the name of its row in `writers`.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Writes until the queue is closed.
     pub(super) async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Waiting>) {
         while let Some(first) = queue.recv().await {

@@ -2,12 +2,17 @@
 
 mod cells;
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
-use longhaul_engine::inspection::{History, Problem, ProblemKind, RecordedEvent};
+use longhaul_engine::inspection::{
+    ChildCall, History, Messages, Problem, ProblemKind, RecordedEvent,
+};
 use longhaul_engine::visibility::Term;
 use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::RunId;
 use longhaul_protocol::json::from_stored;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -16,8 +21,8 @@ use super::open;
 use super::visibility::index::sql_value;
 use crate::Error;
 use crate::inspection::{
-    AttributeRow, CommandRows, DocumentRows, Inspected, KeyRows, ORPHANS_MAX, PAGE_ROWS, RunBase,
-    RunRows, SessionRows, TaskRows,
+    AttributeRow, BeforeRows, CommandRows, DocumentRows, Inspected, KeyRows, ORPHANS_MAX,
+    OpenTasks, PAGE_ROWS, RunBase, RunRows, SessionRows, TaskRows,
 };
 
 /// Damaged places that are shown. More have the same cause.
@@ -106,10 +111,11 @@ impl Inspected for SqliteInspection {
             Ok(row.get(0)?)
         })?;
         let mut last = None;
+        let mut calls = Calls::new();
         for run_key in keys {
-            let rows = run(&snapshot, run_key)?;
+            let rows = run(&snapshot, run_key, &mut calls)?;
             each(&rows);
-            last = Some(rows.base.run_id);
+            last = Some(rows.run_id);
         }
         Ok(last)
     }
@@ -137,15 +143,26 @@ impl Inspected for SqliteInspection {
             Ok((text(row, 0)?, columns(row, 0, &names)?, text(row, 9)?))
         })?;
         let mut last = None;
+        // The tasks of a run mostly follow each other.
+        let mut runs: BTreeMap<RunId, Option<Arc<OpenTasks>>> = BTreeMap::new();
         for (task_id, columns, body) in tasks {
-            let run = match from_stored::<TaskRow>(&body) {
-                Ok(task) => base(&snapshot, task.run_id.as_str(), task.status.is_open())?,
-                Err(_) => None,
-            };
+            let (mut has_run, mut run) = (true, None);
+            if let Ok(task) = from_stored::<TaskRow>(&body) {
+                let sql = "SELECT 1 FROM runs WHERE run_id = ?1";
+                let mut found = snapshot.prepare_cached(sql)?;
+                has_run = found.exists([task.run_id.as_str()])?;
+                if task.status.is_open() && !runs.contains_key(&task.run_id) {
+                    let base = base(&snapshot, task.run_id.as_str(), true)?;
+                    let open = base.as_ref().and_then(RunBase::open_tasks);
+                    runs.insert(task.run_id.clone(), open);
+                }
+                run = runs.get(&task.run_id).cloned().flatten();
+            }
             let rows = TaskRows {
                 task_id,
                 columns,
                 body,
+                has_run,
                 run,
             };
             each(&rows);
@@ -213,6 +230,13 @@ impl Inspected for SqliteInspection {
         })
     }
 
+    async fn repeated_events(&mut self) -> Result<Vec<String>, Error> {
+        let sql = format!(
+            "SELECT id FROM events GROUP BY id HAVING min(run_key) <> max(run_key) LIMIT {ORPHANS_MAX}"
+        );
+        all(&self.connection, &sql, params![], |row| text(row, 0))
+    }
+
     async fn orphans(&mut self) -> Result<Vec<(&'static str, String)>, Error> {
         let mut orphans = Vec::new();
         for (table, sql) in ORPHANS {
@@ -242,7 +266,10 @@ fn objects(connection: &Connection) -> Result<Vec<(String, String)>, Error> {
     })
 }
 
-fn run(snapshot: &Connection, run_key: i64) -> Result<RunRows, Error> {
+/// The calls of children that the parents of a page have.
+type Calls = BTreeMap<String, Arc<Vec<ChildCall>>>;
+
+fn run(snapshot: &Connection, run_key: i64, calls: &mut Calls) -> Result<RunRows, Error> {
     let names = [
         "runs.list_status",
         "runs.namespace",
@@ -267,13 +294,13 @@ fn run(snapshot: &Connection, run_key: i64) -> Result<RunRows, Error> {
             Ok((text(row, 0)?, row.get(1)?, workflow, columns(row, 5, &names)?))
         },
     )?;
+    let base = base(snapshot, &run_id, true)?.unwrap_or_default();
     let mut rows = RunRows {
-        base: base(snapshot, &run_id, true)?.unwrap_or_default(),
         columns,
         alarms: vec![("runs.alarm", alarm)],
-        ..RunRows::default()
+        ..RunRows::new(&base)
     };
-    let wanted = rows.base.wanted();
+    let wanted = rows.wanted();
     rows.history = history(snapshot, run_key, History::new(wanted.program))?;
     for task_id in wanted.task_ids {
         let sql = "SELECT body FROM tasks WHERE task_id = ?1";
@@ -286,13 +313,7 @@ fn run(snapshot: &Connection, run_key: i64) -> Result<RunRows, Error> {
             "SELECT 1 FROM documents WHERE kind = 'snapshot' AND namespace = '' AND name = ?1";
         rows.has_snapshot = Some(snapshot.prepare_cached(sql)?.exists([hash])?);
     }
-    let sql = "SELECT sequence, body FROM commands WHERE run_key = ?1 ORDER BY sequence";
-    rows.commands = all(snapshot, sql, params![run_key], |row| {
-        Ok(CommandRows {
-            sequence: row.get(0)?,
-            body: text(row, 1)?,
-        })
-    })?;
+    rows.commands = commands(snapshot, run_key)?;
     rows.requests = requests(snapshot, run_key, &workflow, &rows)?;
     let sql = "SELECT name, kind, value, namespace, list_status, started_at FROM run_attributes WHERE run_key = ?1";
     rows.attributes = all(snapshot, sql, params![run_key], |row| {
@@ -314,7 +335,69 @@ fn run(snapshot: &Connection, run_key: i64) -> Result<RunRows, Error> {
         params![namespace, workflow_id, number],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
+    rows.before = before(snapshot, &workflow)?;
+    if let Some(parent) = wanted.parent {
+        let found = match calls.get(&parent) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(child_calls(snapshot, &parent)?),
+        };
+        calls.insert(parent, Arc::clone(&found));
+        rows.parent_calls = Some(found);
+    }
     Ok(rows)
+}
+
+fn commands(snapshot: &Connection, run_key: i64) -> Result<Vec<CommandRows>, Error> {
+    let sql = "SELECT sequence, body FROM commands WHERE run_key = ?1 ORDER BY sequence";
+    all(snapshot, sql, params![run_key], |row| {
+        Ok(CommandRows {
+            sequence: row.get(0)?,
+            body: text(row, 1)?,
+        })
+    })
+}
+
+/// Returns the run of the workflow with the number before this one.
+fn before(
+    snapshot: &Connection,
+    (namespace, workflow_id, number): &(String, String, i64),
+) -> Result<Option<BeforeRows>, Error> {
+    let sql = "SELECT run_key, run_id FROM workflow_runs w JOIN runs USING (run_key)
+               WHERE w.namespace = ?1 AND w.workflow_id = ?2 AND w.run_number = ?3 - 1";
+    let named = params![namespace, workflow_id, number];
+    let found = all(snapshot, sql, named, |row| {
+        Ok((row.get::<_, i64>(0)?, text(row, 1)?))
+    })?;
+    let Some((run_key, run_id)) = found.into_iter().next() else {
+        return Ok(None);
+    };
+    let base = base(snapshot, &run_id, false)?.unwrap_or_default();
+    let events = messages(snapshot, run_key)?;
+    Ok(Some(BeforeRows {
+        state: base.state,
+        spec: base.spec,
+        commands: commands(snapshot, run_key)?,
+        events,
+    }))
+}
+
+/// Returns the types and payloads of the events of a run that are about messages.
+fn messages(snapshot: &Connection, run_key: i64) -> Result<Vec<(String, String)>, Error> {
+    let sql = format!(
+        "SELECT event_type, payload FROM events WHERE run_key = ?1 AND event_type IN ('{}') ORDER BY sequence",
+        Messages::EVENTS.join("', '")
+    );
+    all(snapshot, &sql, params![run_key], |row| {
+        Ok((text(row, 0)?, text(row, 1)?))
+    })
+}
+
+/// Returns the calls of children in the history of a run.
+fn child_calls(snapshot: &Connection, run_id: &str) -> Result<Vec<ChildCall>, Error> {
+    let sql = "SELECT payload FROM events JOIN runs USING (run_key)
+               WHERE run_id = ?1 AND event_type = 'ChildWorkflowScheduled'";
+    let payloads = all(snapshot, sql, params![run_id], |row| text(row, 0))?;
+    Ok(payloads.iter().filter_map(|p| ChildCall::read(p)).collect())
 }
 
 /// Returns the rows that a run is read from. Its parts can be left out.
@@ -350,7 +433,7 @@ fn base(snapshot: &Connection, run_id: &str, with_parts: bool) -> Result<Option<
 
 fn history(snapshot: &Connection, run_key: i64, mut history: History) -> Result<History, Error> {
     let mut statement = snapshot.prepare_cached(
-        "SELECT sequence, id, event_type, recorded_at, payload FROM events WHERE run_key = ?1 ORDER BY sequence",
+        "SELECT sequence, id, event_type, recorded_at, workflow_task_id, payload FROM events WHERE run_key = ?1 ORDER BY sequence",
     )?;
     let mut rows = statement.query([run_key])?;
     while let Some(row) = rows.next()? {
@@ -359,7 +442,8 @@ fn history(snapshot: &Connection, run_key: i64, mut history: History) -> Result<
             id: &text(row, 1)?,
             event_type: &text(row, 2)?,
             recorded_at: Timestamp::from_micros(row.get(3)?),
-            payload: &text(row, 4)?,
+            workflow_task_id: row.get::<_, Option<String>>(4)?.as_deref(),
+            payload: &text(row, 5)?,
         });
     }
     Ok(history)

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use longhaul_engine::Changes;
 use longhaul_engine::change::DocumentChange;
 use longhaul_protocol::sequence::HistorySeq;
-use longhaul_store::conformance::fixture::{at, create, next, push_event, spec, start};
+use longhaul_store::conformance::fixture::{advance, at, create, next, push_event, spec, start};
 use longhaul_store::postgres::Postgres;
-use longhaul_store::{Error, Page, Registry as _, RunStore as _, Store, WorkerRow, document};
+use longhaul_store::{
+    DueLimits, Error, Page, Registry as _, RunStore as _, Shared as _, Store, WorkerRow, document,
+};
 
 use super::{open, temporary};
 
@@ -141,4 +143,29 @@ async fn a_row_that_another_transaction_holds_is_a_conflict_and_not_a_wait() {
         store.commit(changes).await.unwrap();
     }
     assert_eq!(store.document(&key()).await.unwrap().unwrap().body, "2");
+}
+
+/// The rows of writers are removed a week after their servers were last seen. Servers that are in use keep theirs, and one whose row is
+/// gone writes on.
+#[tokio::test]
+async fn writers_of_ended_servers_are_forgotten() {
+    let (store, database) = super::temporary().await;
+    let run = create(&*store, "w").await;
+    database.sql("INSERT INTO writers (writer, batch) VALUES ('of another server', 3)");
+    let sweep = async |days: i64| {
+        let now = at(days * 24 * 60 * 60);
+        store.take_due(now, DueLimits::runs(1), now).await.unwrap();
+    };
+    let rows = || database.sql("SELECT count(*), count(seen_at) FROM writers");
+    sweep(0).await;
+    let own = rows();
+    assert!(own == "2|2" || own == "3|3", "{own}");
+    sweep(6).await;
+    assert_eq!(rows(), own);
+    sweep(8).await;
+    let left = database.sql("SELECT count(*) FROM writers WHERE writer = 'of another server'");
+    assert_eq!(left, "0");
+    let run = advance(&*store, &run, next(&run)).await;
+    database.sql("DELETE FROM writers");
+    advance(&*store, &run, next(&run)).await;
 }

@@ -11,6 +11,7 @@ use crate::conductor::definition::{DynamicFork, Operator};
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::record::mint_task_id;
 use crate::conductor::execution::value::object;
+use crate::conductor::limits::NAME_CHARS_MAX;
 
 /// Branches of one dynamic fork. They are created in one transaction.
 pub(crate) const BRANCHES_MAX: usize = 10_000;
@@ -110,6 +111,11 @@ impl Pass<'_, '_> {
         for branch in branches {
             if branch.node.task_reference_name.is_empty() {
                 return Err("A dynamically forked task has no taskReferenceName".to_owned());
+            }
+            if branch.node.name.chars().count() > NAME_CHARS_MAX {
+                return Err(format!(
+                    "The name of a dynamically forked task has more than {NAME_CHARS_MAX} characters"
+                ));
             }
             let mut at = place
                 .forked_at(&branch.node)

@@ -15,6 +15,7 @@ use crate::conductor::execution::state::{
 };
 use crate::conductor::expression::Unresolved;
 use crate::conductor::input::workflow_input;
+use crate::conductor::limits::NAME_CHARS_MAX;
 use crate::queue::StartLimits;
 
 /// Tasks of one run, attempts included. Their records stay readable, so they are kept as long as the run.
@@ -242,6 +243,9 @@ impl Pass<'_, '_> {
     ) -> Try<()> {
         let name = input.get(name_param).and_then(Value::as_str);
         match name.filter(|name| !name.is_empty()).map(str::to_owned) {
+            Some(name) if name.chars().count() > NAME_CHARS_MAX => self.fail_without_task(format!(
+                "The name of a dynamic task has more than {NAME_CHARS_MAX} characters. Parameter= {name_param}"
+            )),
             Some(name) => {
                 let place = place.clone().named(&name);
                 match place.named {

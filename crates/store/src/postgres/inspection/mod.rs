@@ -1,25 +1,33 @@
-//! Reads rows for a check (`crate::inspection`). A page is one read-only transaction with one snapshot, beside servers.
+//! Reads rows for a check (`crate::inspection`). A page is one read-only transaction with one snapshot, beside servers. `runs` reads
+//! the runs of a page.
 
-use futures::StreamExt as _;
+mod runs;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use longhaul_engine::change::TaskRow;
-use longhaul_engine::inspection::{History, Problem, RecordedEvent};
+use longhaul_engine::inspection::Problem;
 use longhaul_engine::visibility::Term;
-use longhaul_protocol::Timestamp;
 use longhaul_protocol::json::from_stored;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use self::runs::Batch;
 use super::connect::{Connected, Role, connect};
 use super::migrate::{expected_schema, refuse_other_schema};
 use super::options::Options;
-use super::read::{query, query_opt, text};
+use super::read::{query, text};
 use super::text::{escaped, unescaped, value};
 use crate::Error;
 use crate::inspection::schema::Tables;
 use crate::inspection::{
-    AttributeRow, Columns, CommandRows, DocumentRows, Inspected, KeyRows, ORPHANS_MAX, PAGE_ROWS,
-    RunBase, RunRows, SessionRows, TaskRows,
+    Columns, DocumentRows, Inspected, KeyRows, ORPHANS_MAX, OpenTasks, PAGE_ROWS, RunRows,
+    SessionRows, TaskRows,
 };
+
+/// Runs that are read at once for the check of their tasks.
+const RUNS_AT_ONCE: usize = 10;
 
 /// Tables whose rows belong to a run. A run has a row in the first of them.
 const OF_RUNS: [&str; 8] = [
@@ -42,9 +50,11 @@ impl PostgresInspection {
     pub(crate) async fn open(options: &Options) -> Result<Self, Error> {
         let mut client = connect(options, Role::Reader).await?;
         refuse_other_schema(&mut client).await?;
-        // A check takes as long as the data needs.
+        // A check takes as long as the data needs. The ids of all events are grouped once.
         client
-            .batch_execute("SET statement_timeout = 0; SET default_transaction_read_only = on")
+            .batch_execute(
+                "SET statement_timeout = 0; SET default_transaction_read_only = on; SET work_mem = '64MB'",
+            )
             .await?;
         Ok(Self { client })
     }
@@ -58,150 +68,13 @@ impl PostgresInspection {
         Ok(self.client.batch_execute("COMMIT").await?)
     }
 
-    /// Returns the rows that a run is read from. Its parts can be left out.
-    async fn base(&self, run_id: &str, with_parts: bool) -> Result<Option<RunBase>, Error> {
-        let sql =
-            "SELECT s.version, s.state, p.body FROM runs r LEFT JOIN run_states s USING (run_id)
-                   LEFT JOIN run_specs p USING (run_id) WHERE r.run_id = $1";
-        let id = escaped(run_id);
-        let Some(row) = query_opt(&self.client, sql, &[&id]).await? else {
-            return Ok(None);
-        };
-        let mut base = RunBase {
-            run_id: run_id.to_owned(),
-            version: row.try_get(0)?,
-            state: row.try_get(1)?,
-            spec: row.try_get(2)?,
-            parts: Vec::new(),
-        };
-        if with_parts {
-            let sql = "SELECT part, body FROM run_parts WHERE run_id = $1";
-            for row in query(&self.client, sql, &[&id]).await? {
-                base.parts.push((row.try_get(0)?, row.try_get(1)?));
-            }
-        }
-        Ok(Some(base))
-    }
-
-    async fn run(&self, run_id: &str) -> Result<RunRows, Error> {
-        let id = escaped(run_id);
-        let sql = "SELECT a.alarm, s.alarm, r.namespace, r.workflow_id, r.run_number, r.workflow_type, r.task_queue, r.business_key,
-                   r.compatibility, r.started_at, r.list_status, r.closed_at, r.correlation_id, r.parent_id, s.list_status, s.closed_at,
-                   s.status, s.updated_at, s.definition, s.priority, s.created_by, s.idempotency_key, s.classifier, s.reason,
-                   s.failed_references
-                   FROM runs r LEFT JOIN run_states s USING (run_id) LEFT JOIN run_alarms a USING (run_id) WHERE r.run_id = $1";
-        let names = [
-            "runs.namespace",
-            "runs.workflow_id",
-            "runs.run_number",
-            "runs.workflow_type",
-            "runs.task_queue",
-            "runs.business_key",
-            "runs.compatibility",
-            "runs.started_at",
-            "runs.list_status",
-            "runs.closed_at",
-            "runs.correlation_id",
-            "runs.parent_id",
-            "run_states.list_status",
-            "run_states.closed_at",
-            "run_states.status",
-            "run_states.updated_at",
-            "run_states.definition",
-            "run_states.priority",
-            "run_states.created_by",
-            "run_states.idempotency_key",
-            "run_states.classifier",
-            "run_states.reason",
-            "run_states.failed_references",
-        ];
-        let row = query_opt(&self.client, sql, &[&id]).await?;
-        let row =
-            row.ok_or_else(|| Error::Corrupt(format!("run {run_id} is listed but not stored")))?;
-        let mut rows = RunRows {
-            base: self.base(run_id, true).await?.unwrap_or_default(),
-            columns: columns(&row, 2, &names)?,
-            alarms: vec![
-                ("run_alarms.alarm", row.try_get(0)?),
-                ("run_states.alarm", row.try_get(1)?),
-            ],
-            ..RunRows::default()
-        };
-        let wanted = rows.base.wanted();
-        rows.history = self.history(run_id, History::new(wanted.program)).await?;
-        let task_ids: Vec<_> = wanted.task_ids.iter().map(|id| escaped(id)).collect();
-        let sql = "SELECT task_id, body FROM tasks WHERE task_id = ANY($1::text[])";
-        for row in query(&self.client, sql, &[&task_ids]).await? {
-            rows.tasks.push((text(&row, 0)?, row.try_get(1)?));
-        }
-        if let Some(hash) = wanted.snapshot {
-            let sql =
-                "SELECT 1 FROM documents WHERE kind = 'snapshot' AND namespace = '' AND name = $1";
-            let found = query_opt(&self.client, sql, &[&escaped(&hash)]).await?;
-            rows.has_snapshot = Some(found.is_some());
-        }
-        let sql = "SELECT sequence, body FROM commands WHERE run_id = $1 ORDER BY sequence";
-        for row in query(&self.client, sql, &[&id]).await? {
-            rows.commands.push(CommandRows {
-                sequence: row.try_get(0)?,
-                body: row.try_get(1)?,
-            });
-        }
-        let sql = "SELECT name, kind, value, namespace, list_status, started_at FROM run_attributes WHERE run_id = $1";
-        for row in query(&self.client, sql, &[&id]).await? {
-            rows.attributes.push(AttributeRow {
-                name: text(&row, 0)?,
-                kind: text(&row, 1)?,
-                value: row.try_get(2)?,
-                namespace: text(&row, 3)?,
-                list_status: text(&row, 4)?,
-                started_at: row.try_get(5)?,
-            });
-        }
-        self.workflow(&row, &mut rows).await?;
-        Ok(rows)
-    }
-
-    /// Reads the rows of the workflow of a run: request ids and run numbers.
-    async fn workflow(&self, run: &Row, rows: &mut RunRows) -> Result<(), Error> {
-        let (namespace, workflow_id): (&str, &str) = (run.try_get(2)?, run.try_get(3)?);
-        let number: i64 = run.try_get(4)?;
-        let request_ids = rows.commands.iter().filter_map(CommandRows::request_id);
-        let request_ids: Vec<String> = request_ids.map(|id| escaped(&id).into_owned()).collect();
-        let sql = "SELECT request_id, run_id, sequence FROM requests
-                   WHERE namespace = $1 AND workflow_id = $2 AND (run_id = $3 OR request_id = ANY($4::text[]))";
-        let run_id = escaped(&rows.base.run_id);
-        let parameters: [&(dyn ToSql + Sync); 4] =
-            [&namespace, &workflow_id, &run_id, &request_ids];
-        let mut requests = Vec::new();
-        for row in query(&self.client, sql, &parameters).await? {
-            requests.push((text(&row, 0)?, text(&row, 1)?, row.try_get(2)?));
-        }
-        let sql = "SELECT run_number, run_id FROM workflow_runs
-                   WHERE namespace = $1 AND workflow_id = $2 AND run_number BETWEEN $3::int8 - 1 AND $3::int8 + 1";
-        for row in query(&self.client, sql, &[&namespace, &workflow_id, &number]).await? {
-            rows.numbers.push((row.try_get(0)?, Some(text(&row, 1)?)));
-        }
-        rows.requests = requests;
-        Ok(())
-    }
-
-    async fn history(&self, run_id: &str, mut history: History) -> Result<History, Error> {
-        let sql = "SELECT sequence, id, event_type, recorded_at, payload FROM events WHERE run_id = $1 ORDER BY sequence";
-        let statement = self.client.prepare_cached(sql).await?;
-        let events = self.client.query_raw(&statement, [escaped(run_id)]).await?;
-        let mut events = Box::pin(events);
-        while let Some(row) = events.next().await {
-            let row = row?;
-            history.add(RecordedEvent {
-                sequence: row.try_get::<_, i64>(0)?.cast_unsigned(),
-                id: row.try_get(1)?,
-                event_type: row.try_get(2)?,
-                recorded_at: Timestamp::from_micros(row.try_get(3)?),
-                payload: row.try_get(4)?,
-            });
-        }
-        Ok(history)
+    /// Returns those of these runs that are stored.
+    async fn stored(&self, ids: impl Iterator<Item = &String>) -> Result<BTreeSet<String>, Error> {
+        let ids: BTreeSet<_> = ids.map(|id| escaped(id).into_owned()).collect();
+        let ids: Vec<String> = ids.into_iter().collect();
+        let sql = "SELECT run_id FROM runs WHERE run_id = ANY($1::text[])";
+        let rows = query(&self.client, sql, &[&ids]).await?;
+        rows.iter().map(|row| text(row, 0)).collect()
     }
 }
 
@@ -227,15 +100,14 @@ impl Inspected for PostgresInspection {
         each: &mut impl FnMut(&RunRows),
     ) -> Result<Option<String>, Error> {
         self.begin().await?;
-        let sql = "SELECT run_id FROM runs WHERE run_id > $1 ORDER BY run_id LIMIT $2";
-        let mut last = None;
-        for row in query(&self.client, sql, &[&escaped(after), &PAGE_ROWS]).await? {
-            let run_id = text(&row, 0)?;
-            each(&self.run(&run_id).await?);
-            last = Some(run_id);
+        let mut ids = runs::page(&self.client, after).await?;
+        if !ids.is_empty() {
+            // Boxed: it has the futures of all tables.
+            let batch = Box::pin(Batch::read(&self.client, &ids)).await?;
+            Box::pin(batch.finish(each)).await?;
         }
         self.end().await?;
-        Ok(last)
+        Ok(ids.pop())
     }
 
     async fn tasks(
@@ -257,28 +129,43 @@ impl Inspected for PostgresInspection {
             "tasks.lease_owner",
             "tasks.session_id",
         ];
-        let mut last = None;
-        for row in query(&self.client, sql, &[&escaped(after), &PAGE_ROWS]).await? {
+        let rows = query(&self.client, sql, &[&escaped(after), &PAGE_ROWS]).await?;
+        let mut tasks = Vec::new();
+        for row in &rows {
             let body: String = row.try_get(9)?;
-            let run = match from_stored::<TaskRow>(&body) {
-                Ok(task) => {
-                    self.base(task.run_id.as_str(), task.status.is_open())
-                        .await?
-                }
-                Err(_) => None,
-            };
-            let task_id = text(&row, 0)?;
-            let columns = columns(&row, 0, &names)?;
+            let task = from_stored::<TaskRow>(&body).ok();
+            let run = task.map(|task| (task.run_id.to_string(), task.status.is_open()));
+            tasks.push((text(row, 0)?, columns(row, 0, &names)?, body, run));
+        }
+        let named = tasks.iter().filter_map(|(.., run)| run.as_ref());
+        let stored = self.stored(named.clone().map(|(run_id, _)| run_id)).await?;
+        // Only an open task needs more of its run.
+        let of_open: BTreeSet<&String> = named
+            .filter(|(_, is_open)| *is_open)
+            .map(|(run_id, _)| run_id)
+            .collect();
+        let of_open: Vec<String> = of_open.into_iter().cloned().collect();
+        let mut open: BTreeMap<String, Arc<OpenTasks>> = BTreeMap::new();
+        // A few runs at once: their parts may be large.
+        for ids in of_open.chunks(RUNS_AT_ONCE) {
+            for (run_id, base) in runs::bases(&self.client, ids).await? {
+                open.extend(base.open_tasks().map(|tasks| (run_id, tasks)));
+            }
+        }
+        self.end().await?;
+        let mut last = None;
+        for (task_id, columns, body, run) in tasks {
+            let run_id = run.as_ref().map(|(run_id, _)| run_id);
             let rows = TaskRows {
                 task_id,
                 columns,
                 body,
-                run,
+                has_run: run_id.is_none_or(|run_id| stored.contains(run_id)),
+                run: run_id.and_then(|run_id| open.get(run_id).cloned()),
             };
             each(&rows);
             last = Some(rows.task_id);
         }
-        self.end().await?;
         Ok(last)
     }
 
@@ -347,6 +234,14 @@ impl Inspected for PostgresInspection {
                 })
             })
             .collect()
+    }
+
+    async fn repeated_events(&mut self) -> Result<Vec<String>, Error> {
+        let sql = format!(
+            "SELECT id FROM events GROUP BY id HAVING min(run_id) <> max(run_id) LIMIT {ORPHANS_MAX}"
+        );
+        let rows = self.client.query(&sql, &[]).await?;
+        rows.iter().map(|row| text(row, 0)).collect()
     }
 
     async fn orphans(&mut self) -> Result<Vec<(&'static str, String)>, Error> {
