@@ -21,7 +21,6 @@ mod load;
 mod long_run;
 mod measure;
 mod memory;
-mod progress;
 mod report;
 mod sdk;
 mod stored;
@@ -29,8 +28,8 @@ mod target;
 mod throughput;
 mod wire;
 
-use progress::Progress;
 use report::Report;
+use report::progress::{self, Progress};
 use target::Home;
 
 use crate::output::{self, say};

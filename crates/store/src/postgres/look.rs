@@ -39,7 +39,7 @@ pub(super) async fn look(client: &Connected, server: &str, look: &Look) -> Resul
         selected = select(&look.queues, &more.candidates);
         seen.in_sessions = more.in_sessions;
     }
-    // Nobody else needs to know what is left to a server that is alone.
+    // A server that is alone leaves nothing to others.
     let tasks = if look.reserved_until > look.now {
         take_tasks(client, server, look, selected).await?
     } else {

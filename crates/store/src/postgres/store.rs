@@ -23,7 +23,7 @@ use super::migrate;
 use super::options::Options;
 use super::pool::{Pool, pool};
 use super::write::Writers;
-use super::{list, look, read, run, visibility};
+use super::{list, look, read, visibility};
 use crate::encode::signed;
 use crate::group::{Counters, RemoteStats, Stats};
 use crate::postgres::text::escaped;
@@ -175,7 +175,7 @@ impl RunStore for Postgres {
         run_id: &'a RunId,
         known: Option<Box<Run>>,
     ) -> StoreFuture<'a, RunRead> {
-        async move { run::read(&*self.pool.get().await?, run_id, known).await }.boxed()
+        async move { read::run::read(&*self.pool.get().await?, run_id, known).await }.boxed()
     }
 
     fn instance<'a>(

@@ -82,8 +82,8 @@ impl DerefMut for Connected {
 }
 
 /// A transaction of the store never waits for anything but the server. One that is idle longer belongs to a stopped process, and
-/// its locks stop the other servers.
-const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(30);
+/// its locks stop the runs that it was about to write at the other servers.
+const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(10);
 
 /// Opens a connection to the first host that accepts it.
 ///

@@ -1,5 +1,5 @@
-//! The rows in `writers` of servers that ended. Each server says once an hour that its own are in use, and removes those that nobody
-//! used for a week.
+//! The rows in `writers` of servers that ended. Each server says once an hour that its own are in use, and removes those that no
+//! server used for a week.
 //!
 //! A row shows whether a broken COMMIT was stored, so it must outlive the question. A server that does not know yet asks again until
 //! it gets an answer; one that could not reach its database for a week would be answered wrong. A server that is only idle notices

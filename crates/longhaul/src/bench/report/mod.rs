@@ -1,5 +1,7 @@
 //! The results, as a table for people and as JSON for programs. Each ratio is beside the two values.
 
+pub(super) mod progress;
+
 use std::fmt::Write;
 
 use serde::Serialize;

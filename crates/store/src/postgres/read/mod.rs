@@ -1,6 +1,8 @@
 //! Reads by key: the history of a run, its commands, a task, a document. Each is one statement, hence one snapshot; what a row was
 //! written without is read from an event, which never changes.
 
+pub(super) mod run;
+
 use longhaul_engine::change::{CommandRow, Document, DocumentKey, DocumentKind, LogLine, TaskRow};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkflowId};
@@ -36,7 +38,7 @@ pub(super) async fn query_opt(
 }
 
 /// Returns the payload of an event.
-pub(super) async fn payload(
+async fn payload(
     client: &Connected,
     run_id: &RunId,
     sequence: HistorySeq,

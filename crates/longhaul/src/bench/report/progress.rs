@@ -2,19 +2,19 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
-pub(super) struct Progress {
+pub(in super::super) struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    pub(in super::super) fn new() -> Self {
         Self {
             shown: stderr().is_terminal(),
         }
     }
 
     /// Replaces the line.
-    pub(super) fn show(&self, text: &str) {
+    pub(in super::super) fn show(&self, text: &str) {
         if self.shown {
             let mut out = stderr().lock();
             let _ = write!(out, "\r\x1b[K{text} …");
@@ -22,7 +22,7 @@ impl Progress {
         }
     }
 
-    pub(super) fn clear(&self) {
+    pub(in super::super) fn clear(&self) {
         if self.shown {
             let mut out = stderr().lock();
             let _ = write!(out, "\r\x1b[K");

@@ -12,10 +12,10 @@ use longhaul_protocol::id::RunId;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::connect::Connected;
-use super::read::{parse, payload, query_opt};
-use super::text::escaped;
+use super::{parse, payload, query_opt};
 use crate::encode::signed;
+use crate::postgres::connect::Connected;
+use crate::postgres::text::escaped;
 use crate::{Error, RunRead, thin};
 
 /// `$2` is the version of the copy, or null. The fourth column tells whether the parts are only those that changed since; then the last
