@@ -35,7 +35,7 @@ fn run_again(servers: usize, suites: &[&str], left_out: &[&str]) {
     eprintln!("{said}");
 }
 
-/// Programs that need one server: rates are counted by each server, and a fork of a thousand branches takes minutes on three.
+/// Programs that run on one server: they expect that a freed slot of a limit is offered at once, or fork into a thousand branches.
 const FOR_ONE_SERVER: [&str; 4] = [
     "conductor_python::limits",
     "conductor_python::starts",

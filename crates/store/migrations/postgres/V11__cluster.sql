@@ -22,8 +22,7 @@ CREATE UNLOGGED TABLE taken (
     due_at bigint
 ) WITH (fillfactor = 50);
 
--- Documents that are of no use after a crash are in a table of their own, without a log: questions that pass between servers, shares of
--- rates, and turns.
+-- Questions pass between servers as documents that are of no use after a crash. They stand in a table of their own, without a log.
 ALTER TABLE documents RENAME TO documents_kept;
 ALTER INDEX documents_pkey RENAME TO documents_kept_pkey;
 
@@ -39,4 +38,4 @@ CREATE TABLE documents (
 
 ALTER TABLE documents ATTACH PARTITION documents_kept DEFAULT;
 
-CREATE UNLOGGED TABLE documents_volatile PARTITION OF documents FOR VALUES IN ('question', 'rate', 'turn') WITH (fillfactor = 50);
+CREATE UNLOGGED TABLE documents_volatile PARTITION OF documents FOR VALUES IN ('question') WITH (fillfactor = 50);
