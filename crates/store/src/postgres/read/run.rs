@@ -32,7 +32,7 @@ const READ: &str = "SELECT s.version, CASE WHEN s.is_new THEN s.state END,
                   coalesce($2 < version AND parts_version = version AND parts_since <= $2 + 1, false) AS is_part
            FROM run_states WHERE run_id = $1) s";
 
-pub(super) async fn read(
+pub(in crate::postgres) async fn read(
     client: &Connected,
     run_id: &RunId,
     known: Option<Box<Run>>,
