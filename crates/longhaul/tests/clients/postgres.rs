@@ -8,7 +8,7 @@ use longhaul_test_postgres::SHARED_VARIABLE;
 use crate::harness::SERVERS_VARIABLE;
 
 /// Most of the time these tests wait for processes of clients.
-const TESTS_AT_ONCE: &str = "3";
+const TESTS_AT_ONCE: &str = "2";
 
 /// Runs the tests of this program whose names contain one of these texts, and none of `left_out`.
 fn run_again(servers: usize, suites: &[&str], left_out: &[&str]) {
@@ -60,5 +60,12 @@ fn the_published_clients_with_three_servers() {
         "conductor_js::",
         "conductor_keys::",
     ];
-    run_again(3, &suites, &FOR_ONE_SERVER);
+    // Prepared local activities are too slow on three servers. The others of these need more of the machine than two suites leave.
+    let slow = [
+        "python_sdk::prepared_local_activities",
+        "python_sdk::lifecycle",
+        "python_sdk::cancellations",
+    ];
+    let left_out: Vec<&str> = FOR_ONE_SERVER.into_iter().chain(slow).collect();
+    run_again(3, &suites, &left_out);
 }

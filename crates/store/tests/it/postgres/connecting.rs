@@ -36,7 +36,7 @@ async fn a_session_has_the_settings_of_the_store() {
     for (name, expected) in [
         ("statement_timeout", "1234ms"),
         ("lock_timeout", "567ms"),
-        ("idle_in_transaction_session_timeout", "30s"),
+        ("idle_in_transaction_session_timeout", "10s"),
         ("client_encoding", "UTF8"),
         ("default_transaction_isolation", "read committed"),
         ("synchronous_commit", "on"),
