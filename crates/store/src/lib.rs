@@ -34,6 +34,7 @@ mod rows;
 mod schema;
 pub mod shared;
 pub mod sqlite;
+mod together;
 
 use group::trial;
 use rows::{encode, shape, status, summary, thin};
@@ -48,6 +49,7 @@ pub use longhaul_engine::change::{Document, DocumentChange, DocumentKey, Documen
 pub use maintenance::{StoreAddress, inspection, transfer};
 pub use quiet::Quiet;
 pub use shared::{Hints, Look, Looked, PollId, Shared, Wanted};
+pub use together::Together;
 
 /// Why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error)]

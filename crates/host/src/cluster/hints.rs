@@ -21,6 +21,8 @@ impl Host {
             };
             let Some(hints) = next else { return };
             if let Some(sent_at) = hints.sent_at {
+                // Only another server sends them.
+                self.set_others(true);
                 self.inner
                     .wakes
                     .metrics
@@ -43,7 +45,7 @@ impl Host {
             dispatch.try_withheld(Some(&queue.namespace));
             dispatch.disturb(queue);
             if dispatch.is_waited_for(queue) {
-                self.inner.looks.ask(queue);
+                self.inner.wakes.looks.ask(queue);
             }
         }
         for (namespace, session_id) in &hints.sessions {
@@ -79,7 +81,7 @@ impl Host {
         }
         if hints.is_incomplete {
             dispatch.disturb_all();
-            self.inner.looks.ask_for_all();
+            self.inner.wakes.looks.ask_for_all();
         }
         Ok(())
     }

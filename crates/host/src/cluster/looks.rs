@@ -133,7 +133,7 @@ impl Sweep for LookSweep {
             return Ok(());
         };
         let all_at = self.all_at.get_or_insert_with(Instant::now);
-        let begun = host.inner.looks.begin();
+        let begun = host.inner.wakes.looks.begin();
         let is_for_all = begun.is_for_all || all_at.elapsed() >= INTERVAL;
         if is_for_all {
             *all_at = Instant::now();
@@ -149,7 +149,7 @@ impl Sweep for LookSweep {
         };
         let polls = host.inner.wakes.dispatch.waiting_polls(extent);
         let error = look(host, shared, queues, polls).await.err();
-        host.inner.looks.end(begun.number, error);
+        host.inner.wakes.looks.end(begun.number, error);
         if is_for_all {
             self.follow_registry(host).await?;
         }
@@ -159,7 +159,7 @@ impl Sweep for LookSweep {
     async fn wait(&self, host: &Host) {
         let next = self.all_at.map_or_else(Instant::now, |at| at + INTERVAL);
         tokio::select! {
-            () = host.inner.looks.more.notified() => {}
+            () = host.inner.wakes.looks.more.notified() => {}
             () = tokio::time::sleep_until(next) => {}
         }
     }
@@ -196,6 +196,7 @@ async fn look(
     let now = host.now();
     // A server that is alone takes nothing from others. One that starts now may try the same tasks for a moment.
     let has_others = host.inner.presence.had_others();
+    let wanted = wakes.dispatch.wanted(queues);
     let look = Look {
         now,
         reserved_until: if has_others {
@@ -203,7 +204,9 @@ async fn look(
         } else {
             now
         },
-        queues: wakes.dispatch.wanted(queues),
+        known: wakes.dispatch.known(&wanted),
+        released: wakes.dispatch.take_released(),
+        queues: wanted,
         polls: polls.ids.clone(),
         runs: if is_for_all {
             wakes.watched_runs()
@@ -211,7 +214,7 @@ async fn look(
             Vec::new()
         },
     };
-    if look.queues.is_empty() && look.polls.is_empty() && look.runs.is_empty() {
+    if look.is_for_nothing() && look.released.is_empty() {
         return Ok(());
     }
     let Looked {
@@ -225,6 +228,11 @@ async fn look(
         wakes.dispatch.hand_again(row);
     }
     polls.check();
+    if has_others {
+        for row in &tasks {
+            host.inner.executor.mark_unsure(&row.run_id);
+        }
+    }
     let found = [tasks, in_sessions].concat();
     wakes.dispatch.add_found(&look.queues, &found);
     for (run_id, version) in runs {

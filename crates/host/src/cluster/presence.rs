@@ -213,8 +213,16 @@ impl Host {
         }
         let presence = &self.inner.presence;
         *presence.query_pollers.write() = query_pollers;
-        presence.has_others.store(has_others, Ordering::Relaxed);
+        self.set_others(has_others);
         Ok(())
+    }
+
+    /// Records whether other servers live.
+    pub(crate) fn set_others(&self, has_others: bool) {
+        let before = &self.inner.presence.has_others;
+        if before.swap(has_others, Ordering::Relaxed) != has_others {
+            self.inner.wakes.dispatch.set_alone(!has_others);
+        }
     }
 }
 

@@ -118,7 +118,7 @@ impl Host {
             match outcome {
                 Ok(outcome) => {
                     for queue in dispatch.share_arrived(&request.key, &outcome) {
-                        self.inner.looks.ask(&queue);
+                        self.inner.wakes.looks.ask(&queue);
                     }
                 }
                 Err(error) => {

@@ -1,7 +1,7 @@
 //! Runs in memory, bounded in number and bytes. A copy of the stored runs: dropping a run costs one read, never more. Each change
 //! updates the weight of its run by what it adds and removes, so only a read of a whole run walks all of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,17 +51,11 @@ pub(crate) struct CellState {
     pub(crate) tail: Option<Commit>,
     /// Another server changed the run since. The copy is what was stored at its version.
     is_stale: bool,
-    /// What the newest changes replaced, the oldest first, as long as their commits may be refused.
-    replaced: VecDeque<Undo>,
+    /// What the newest change replaced, in case its commit is refused. One is enough: if other servers write too, a decision waits for
+    /// the commit before it.
+    replaced: Option<Replaced>,
     /// The number of the newest change.
     changes: u64,
-}
-
-/// A change whose commit may be refused.
-struct Undo {
-    number: u64,
-    commit: Commit,
-    replaced: Replaced,
 }
 
 impl CellState {
@@ -69,7 +63,7 @@ impl CellState {
     pub(crate) fn take_copy(&mut self) -> Option<Box<Run>> {
         self.tail = None;
         self.is_stale = false;
-        self.replaced.clear();
+        self.replaced = None;
         self.run.take().map(Box::new)
     }
 
@@ -90,12 +84,7 @@ impl CellState {
     }
 
     /// Applies a change that can be undone. Returns its new weight, given its weight before.
-    fn apply_undoably(&mut self, change: &RunChange, commit: &Commit, weight_before: u64) -> u64 {
-        while let Some(undo) = self.replaced.front()
-            && matches!(undo.commit.peek(), Some(Ok(())))
-        {
-            self.replaced.pop_front();
-        }
+    fn apply_undoably(&mut self, change: &RunChange, weight_before: u64) -> u64 {
         self.changes += 1;
         let Some(run) = self.run.take() else {
             return self.apply(change, weight_before);
@@ -103,30 +92,21 @@ impl CellState {
         let removed = weight_replaced(&run, change);
         let (run, replaced) = change.apply_to(run);
         self.run = Some(run);
-        self.replaced.push_back(Undo {
-            number: self.changes,
-            commit: commit.clone(),
-            replaced,
-        });
+        self.replaced = Some(replaced);
         (weight_before + weight_added(change)).saturating_sub(removed)
     }
 
-    /// Undoes a change whose commit was refused, and all later ones, which are refused too. The copy is then as it was stored, and older
-    /// than what is stored now.
+    /// Undoes a change whose commit was refused. The copy is then as it was stored, and older than what is stored now.
     fn undo(&mut self, number: u64) {
-        let is_known = self.replaced.iter().any(|undo| undo.number == number);
-        if !is_known {
-            // A later change was undone before.
+        if number != self.changes {
+            // The next decision noticed the refusal first, and was based on what is stored.
             return;
         }
-        while let Some(undo) = self.replaced.pop_back() {
-            let is_last = undo.number == number;
-            self.run = self.run.take().map(|run| undo.replaced.restore(run));
-            if is_last {
-                break;
-            }
-        }
-        self.tail = self.replaced.back().map(|undo| undo.commit.clone());
+        let Some(replaced) = self.replaced.take() else {
+            return;
+        };
+        self.run = self.run.take().map(|run| replaced.restore(run));
+        self.tail = None;
         self.is_stale = true;
     }
 
@@ -245,15 +225,9 @@ impl Cache {
     }
 
     /// As [`Self::apply`]. If the commit is refused because another server was first, the change is undone.
-    pub(crate) fn apply_undoably(
-        &self,
-        cell: &Cell,
-        state: &mut CellState,
-        change: &RunChange,
-        commit: &Commit,
-    ) {
+    pub(crate) fn apply_undoably(&self, cell: &Cell, state: &mut CellState, change: &RunChange) {
         let before = cell.weight.load(Ordering::Relaxed);
-        let now = state.apply_undoably(change, commit, before);
+        let now = state.apply_undoably(change, before);
         self.weigh(cell, now);
     }
 

@@ -427,6 +427,13 @@ impl Executor {
         self.cache.mark_older(run_id, version);
     }
 
+    /// Marks the copy of a run that another server has probably changed.
+    pub(crate) fn mark_unsure(&self, run_id: &RunId) {
+        if self.store.shared().is_some() {
+            self.cache.mark_older(run_id, u64::MAX);
+        }
+    }
+
     /// Returns the run as it is now, once it is durable.
     pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
         self.read_part(run_id, Run::clone).await
@@ -521,7 +528,7 @@ impl Executor {
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
         if let Some(change) = &changes.run {
             if self.store.shared().is_some() {
-                self.cache.apply_undoably(cell, state, change, &commit);
+                self.cache.apply_undoably(cell, state, change);
             } else {
                 self.cache.apply(cell, state, change);
             }

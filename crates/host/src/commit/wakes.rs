@@ -12,6 +12,7 @@ use longhaul_store::{Hints as StoreHints, QueueKey, Store};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::cluster::looks::Looks;
 use crate::idle::IdleTracker;
 use crate::matching::dispatch::{Dispatch, Granted, Offered};
 use crate::matching::poll_dedup::Polls;
@@ -39,6 +40,8 @@ pub(crate) struct Wakes {
     watched: Mutex<HashMap<RunId, Watched>>,
     /// The store, if other servers use it too.
     shared: Option<Arc<dyn Store>>,
+    /// Looks at that store which were asked for.
+    pub(crate) looks: Looks,
 }
 
 struct Watched {
@@ -99,6 +102,7 @@ impl Wakes {
             leased: Mutex::default(),
             watched: Mutex::default(),
             shared,
+            looks: Looks::default(),
         }
     }
 
@@ -177,9 +181,18 @@ impl Wakes {
             self.dispatch.lease_ended(leased);
         }
         if let Some(shared) = self.shared.as_ref().and_then(|store| store.shared()) {
+            let queue = QueueKey {
+                namespace: row.namespace.clone(),
+                kind: row.kind,
+                queue: row.queue.clone(),
+            };
             let frees_room = self.dispatch.has_lease_caps(row);
             if frees_room {
                 self.dispatch.try_withheld(Some(&row.namespace));
+                self.dispatch.disturb(&queue);
+                if self.dispatch.is_waited_for(&queue) {
+                    self.looks.ask(&queue);
+                }
             }
             if let Some(options) = &row.worker_session
                 && row.status != TaskStatus::Ready
@@ -192,11 +205,7 @@ impl Wakes {
                 });
             }
             if offered == Offered::ToOthers || frees_room {
-                shared.announce(StoreHints::of_queue(QueueKey {
-                    namespace: row.namespace.clone(),
-                    kind: row.kind,
-                    queue: row.queue.clone(),
-                }));
+                shared.announce(StoreHints::of_queue(queue));
             }
         }
     }

@@ -9,7 +9,7 @@ use longhaul_engine::command::ClaimExecutionTasks;
 use longhaul_engine::conductor::execution::lookup::LookupResults;
 use longhaul_engine::conductor::execution::record::queue_name;
 use longhaul_engine::conductor::execution::view::{Source, part_for_tasks};
-use longhaul_engine::queue::PollFilter;
+use longhaul_engine::queue::{PollFilter, Withheld};
 use longhaul_engine::run::state::Program;
 use longhaul_protocol::conductor::Task;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
@@ -208,7 +208,8 @@ impl ExecutionTasks<'_> {
         worker_id: Option<&str>,
     ) -> Result<Vec<Task>> {
         let mut claimed = Vec::new();
-        for one in taken {
+        let mut rest = taken.into_iter();
+        while let Some(one) = rest.next() {
             let claim = self.claim_together(run_id, std::slice::from_ref(&one), worker_id);
             match claim.await {
                 Ok(task) => {
@@ -216,7 +217,11 @@ impl ExecutionTasks<'_> {
                     one.finish();
                 }
                 Err(Error::CapReached(_)) => {
-                    one.withhold();
+                    // All of them are back in their queue when it is withheld.
+                    drop(rest);
+                    let queue = one.queue();
+                    one.withhold(Withheld::ActiveLeases);
+                    self.host.inner.wakes.looks.ask(queue);
                     break;
                 }
                 // What is claimed is delivered.

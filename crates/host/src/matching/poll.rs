@@ -10,7 +10,7 @@ use longhaul_engine::change::{CapScope, TaskKind, TaskRow};
 use longhaul_engine::queue::{PollFilter, Withheld};
 use longhaul_engine::run::state::Program;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
-use longhaul_store::{Look, PollId, QueueKey, TaskPlace};
+use longhaul_store::{PollId, QueueKey, TaskPlace};
 use tokio::time::Instant;
 
 use crate::Host;
@@ -317,7 +317,7 @@ impl Matching<'_> {
         // A poll with an id may have a lease from another server. If it waits long enough, the look for everything finds that.
         let may_rest = asked.request_id.is_none() || Instant::now() + LOOKED_FOR_WITHIN < deadline;
         let is_quiet = may_rest && poll_queues.dispatch.is_quiet(queue, filter);
-        (!is_quiet).then(|| inner.looks.ask(queue))
+        (!is_quiet).then(|| inner.wakes.looks.ask(queue))
     }
 
     /// Returns the task that another server leased to the same poll, whose reply was lost, instead of the one that it is about to get.
@@ -330,7 +330,7 @@ impl Matching<'_> {
         asked: &Asked,
         task: ReadyTask,
     ) -> Result<ReadyTask> {
-        let (Some(request_id), Some(shared)) = (&asked.request_id, self.host.inner.store.shared())
+        let (Some(request_id), Some(_)) = (&asked.request_id, self.host.inner.store.shared())
         else {
             return Ok(task);
         };
@@ -338,21 +338,14 @@ impl Matching<'_> {
             return Ok(task);
         }
         let taken = TakenTask::new(poll_queues.dispatch, queue, task);
-        let now = self.host.now();
-        let look = Look {
-            now,
-            reserved_until: now,
-            queues: Vec::new(),
-            polls: vec![PollId {
-                queue: queue.clone(),
-                worker_id: poll.worker_id.clone(),
-                request_id: request_id.clone(),
-            }],
-            runs: Vec::new(),
+        let poll = PollId {
+            queue: queue.clone(),
+            worker_id: poll.worker_id.clone(),
+            request_id: request_id.clone(),
         };
-        let leased = shared.look(&look).await?.leased;
+        let leased = self.host.lease_of(poll).await?;
         asked.is_checked.store(true, Ordering::Relaxed);
-        Ok(taken.unless_leased(leased.first()))
+        Ok(taken.unless_leased(leased.as_ref()))
     }
 
     /// Claims a task that was taken from the queue; returns `None` if it can no longer be leased. The id of the poll is bound to
@@ -407,7 +400,8 @@ impl Matching<'_> {
             }
             // The task stays ready until a lease ends.
             Err(Error::CapReached(scope)) => {
-                poll_queues.dispatch.withhold(queue, withheld_by(&scope));
+                taken.withhold(withheld_by(&scope));
+                self.host.inner.wakes.looks.ask(queue);
                 *first = bound.and_then(|key| poll_queues.polls.regain(&key));
                 Ok(None)
             }
@@ -466,6 +460,7 @@ pub(crate) struct TakenTask<'a> {
 
 impl<'a> TakenTask<'a> {
     pub(crate) fn new(dispatch: &'a Dispatch, queue: &'a QueueKey, task: ReadyTask) -> Self {
+        dispatch.begin_claim(&task.task_id);
         Self {
             dispatch,
             queue,
@@ -480,6 +475,11 @@ impl<'a> TakenTask<'a> {
         self.task.as_ref()
     }
 
+    /// Returns its queue.
+    pub(crate) fn queue(&self) -> &'a QueueKey {
+        self.queue
+    }
+
     /// Returns the task, or the leased one instead if there is one. Then the task goes back.
     fn unless_leased(mut self, leased: Option<&TaskRow>) -> ReadyTask {
         let task = self.task.take().expect("a taken task is taken once");
@@ -492,8 +492,10 @@ impl<'a> TakenTask<'a> {
     }
 
     /// Puts the task back and withholds its queue for a moment: a cap is reached.
-    pub(crate) fn withhold(self) {
-        self.dispatch.withhold(self.queue, Withheld::ActiveLeases);
+    pub(crate) fn withhold(self, withheld: Withheld) {
+        let (dispatch, queue) = (self.dispatch, self.queue);
+        drop(self);
+        dispatch.withhold(queue, withheld);
     }
 
     /// Ends the reservation: the task was leased, or no poll may get it any more.
@@ -504,6 +506,7 @@ impl<'a> TakenTask<'a> {
 
 impl Drop for TakenTask<'_> {
     fn drop(&mut self) {
+        self.dispatch.end_claim(self.reservation.task_id());
         if !self.is_reserved_by_another {
             self.dispatch
                 .end_reservation(self.queue, &self.reservation, self.task.take());

@@ -36,7 +36,14 @@ impl Tasks<'_> {
     ) -> Result<TaskRow> {
         let row = match self.host.inner.wakes.leased_row(task_id) {
             Some(row) => Some(row),
-            None => self.host.inner.store.task(task_id).await?,
+            None => {
+                let row = self.host.inner.store.task(task_id).await?;
+                if let Some(row) = &row {
+                    // Another server leased it, so a copy of the run is probably old, and a commit based on it would be refused.
+                    self.host.inner.executor.mark_unsure(&row.run_id);
+                }
+                row
+            }
         };
         row.filter(|row| row.namespace == *namespace && row.kind == kind)
             .ok_or(Error::Rejected(Rejection::TaskNotFound))

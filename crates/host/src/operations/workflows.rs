@@ -126,40 +126,38 @@ impl Workflows<'_> {
             );
         }
         for _ in 0..START_RETRIES {
-            match self
-                .host
-                .inner
-                .store
-                .instance(&start.namespace, &start.workflow_id)
-                .await?
-            {
-                None => {
-                    let named = start.routing.compatibility.take();
-                    start.routing.compatibility = self
-                        .host
-                        .rollouts()
-                        .pin_start(&start.namespace, &start.task_queue, named)
-                        .await?;
-                    match self.host.inner.executor.create(&start).await {
-                        // Another start of the same id came first: reply as for its duplicate.
-                        Err(Error::Contended) => {}
-                        other => return other,
-                    }
+            // Most ids are new, so nothing is read first: the commit refuses an id that is in use.
+            let refused = match self.start_new(&start).await {
+                Ok(started) => return Ok(started),
+                Err(refused) => refused,
+            };
+            // If the id is in use, the reply is that of the duplicate, whatever a new run is refused for.
+            let inner = &self.host.inner;
+            let instance = inner.store.instance(&start.namespace, &start.workflow_id);
+            let Some(Instance { current_run_id, .. }) = instance.await? else {
+                match refused {
+                    Error::Contended => continue,
+                    refused => return Err(refused),
                 }
-                Some(instance) => {
-                    if let Some(started) = self
-                        .host
-                        .inner
-                        .executor
-                        .execute(&instance.current_run_id, &start)
-                        .await?
-                    {
-                        return Ok(started);
-                    }
-                }
+            };
+            if let Some(started) = inner.executor.execute(&current_run_id, &start).await? {
+                return Ok(started);
             }
         }
         Err(Error::Contended)
+    }
+
+    /// Creates the first run of a workflow.
+    async fn start_new(self, start: &Start) -> Result<Started> {
+        let named = start.routing.compatibility.clone();
+        let pinned = self
+            .host
+            .rollouts()
+            .pin_start(&start.namespace, &start.task_queue, named)
+            .await?;
+        let mut start = start.clone();
+        start.routing.compatibility = pinned;
+        self.host.inner.executor.create(&start).await
     }
 
     /// Returns an id for a workflow that was started without one.

@@ -3,17 +3,22 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_engine::rollout::{self, Blockage, Change, Member, Rollout, StartRefusal};
 use longhaul_protocol::id::{Namespace, TaskQueue};
 use longhaul_store::{Error as StoreError, document};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 
 use crate::Host;
 use crate::error::{Error, Result};
 use crate::registry::workers::WorkerView;
 use crate::views::Rollouts;
+
+/// How long starts use the decisions that were read, if other servers write too. A read for each start would be one statement more.
+const STARTS_USE: Duration = Duration::from_secs(1);
 
 /// All decisions about cohorts, by their queue.
 type ByQueue = HashMap<(Namespace, TaskQueue), Arc<Vec<Rollout>>>;
@@ -25,6 +30,8 @@ pub(crate) struct RolloutTable {
     changed: watch::Sender<()>,
     /// One change at a time: each is decided on the outcome of the one before.
     changing: Mutex<()>,
+    /// When all decisions were last read.
+    read_at: RwLock<Option<Instant>>,
 }
 
 impl Default for RolloutTable {
@@ -33,6 +40,7 @@ impl Default for RolloutTable {
             by_queue: RwLock::default(),
             changed: watch::Sender::new(()),
             changing: Mutex::default(),
+            read_at: RwLock::default(),
         }
     }
 }
@@ -89,9 +97,20 @@ pub struct Blocked {
 
 impl Rollouts<'_> {
     pub(crate) async fn load(self) -> Result<()> {
+        let began = Instant::now();
         let rows = self.host.inner.store.list::<Rollout>(None).await?;
         self.host.inner.rollouts.replace(rows);
+        *self.host.inner.rollouts.read_at.write() = Some(began);
         Ok(())
+    }
+
+    /// As [`Self::refresh`], unless that was done a moment ago. Hints tell of a decision earlier, if they arrive.
+    async fn refresh_if_old(self) -> Result<()> {
+        let read_at = *self.host.inner.rollouts.read_at.read();
+        if read_at.is_some_and(|at| at.elapsed() < STARTS_USE) {
+            return Ok(());
+        }
+        self.refresh().await
     }
 
     /// Reads the decisions that other servers wrote, if there are other servers.
@@ -214,7 +233,7 @@ impl Rollouts<'_> {
         queue: &TaskQueue,
         named: Option<String>,
     ) -> Result<Option<String>> {
-        self.refresh().await?;
+        self.refresh_if_old().await?;
         let rollouts = self.host.inner.rollouts.of(namespace, queue);
         let validation = self.host.inner.config.fleet_validation;
         // No decision about this queue and no requirement: the usual case costs one lookup.

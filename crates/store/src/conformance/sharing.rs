@@ -47,8 +47,7 @@ fn look_at(now: Timestamp, polls: Vec<(PollFilter, usize)>) -> Look {
             queue: queue(),
             polls,
         }],
-        polls: Vec::new(),
-        runs: Vec::new(),
+        ..Look::default()
     }
 }
 
@@ -242,6 +241,27 @@ pub async fn a_look_finds_leases_of_polls_and_changed_runs(first: &dyn Store, se
     let after = advance(first, &run, change).await;
     let found = shared(second).look(&look).await.unwrap();
     assert_eq!(found.runs, [(run.run_id().clone(), after.version)]);
+}
+
+pub async fn known_and_released_tasks(first: &dyn Store, second: &dyn Store) {
+    let run = create(first, "w").await;
+    put_ready(first, &run, &["a", "b", "c"], |_, _| {}).await;
+    let known = Look {
+        known: vec!["a".into()],
+        ..look_at(at(0), vec![(any("w"), 2)])
+    };
+    let found = shared(first).look(&known).await.unwrap();
+    assert_eq!(ids(&found.tasks), ["b", "c"]);
+    assert_eq!(look(second, at(0), vec![(any("v"), 9)]).await, ["a"]);
+    // Only the server that has a task can release it.
+    let release = Look {
+        queues: Vec::new(),
+        released: vec!["a".into(), "c".into()],
+        ..look_at(at(0), Vec::new())
+    };
+    let found = shared(first).look(&release).await.unwrap();
+    assert_eq!(found, Looked::default());
+    assert_eq!(look(second, at(0), vec![(any("v"), 9)]).await, ["c"]);
 }
 
 pub async fn due_runs_are_taken_by_one_server(first: &dyn Store, second: &dyn Store) {

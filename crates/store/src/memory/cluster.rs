@@ -226,8 +226,18 @@ impl Tables {
 
     fn look(&mut self, server: usize, look: &Look) -> Looked {
         let mut looked = Looked::default();
+        for task_id in &look.released {
+            let key = TakenKey::Task(task_id.clone());
+            if self
+                .taken
+                .get(&key)
+                .is_some_and(|taken| taken.server == server)
+            {
+                self.taken.remove(&key);
+            }
+        }
         for wanted in &look.queues {
-            for task in self.wanted(wanted, look.now) {
+            for task in self.wanted(wanted, look) {
                 let taken = Taken {
                     server,
                     until: look.reserved_until,
@@ -255,11 +265,12 @@ impl Tables {
         looked
     }
 
-    fn wanted(&self, wanted: &Wanted, now: Timestamp) -> Vec<TaskRow> {
+    fn wanted(&self, wanted: &Wanted, look: &Look) -> Vec<TaskRow> {
         let mut ready: Vec<&TaskRow> = self
             .tasks(TaskStatus::Ready)
             .filter(|task| queue_of(task) == wanted.queue && task.worker_session.is_none())
-            .filter(|task| !self.is_taken(&TakenKey::Task(task.task_id.clone()), now))
+            .filter(|task| !self.is_taken(&TakenKey::Task(task.task_id.clone()), look.now))
+            .filter(|task| !look.known.contains(&task.task_id))
             .collect();
         ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
         wanted.select(ready.into_iter().cloned().collect())

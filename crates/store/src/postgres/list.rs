@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskQueue};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskQueue, WorkerId};
 use tokio_postgres::Row;
 
 use super::connect::Connected;
 use super::read::{bodies, parse, query, query_opt, text};
 use super::text::{escaped, unescaped};
+use super::visibility::Sql;
 use crate::encode::signed;
 use crate::{
     Due, DueLimits, Error, LeaseFilter, LeasedIn, QueueCount, QueueKey, SessionFilter, TaskPlace,
@@ -127,38 +128,41 @@ pub(super) async fn leased_tasks(
     filter: &LeaseFilter,
     limit: usize,
 ) -> Result<Vec<TaskRow>, Error> {
-    let sql = match &filter.session {
-        None => {
-            "SELECT body FROM tasks
-             WHERE status = 'leased' AND ($1::text IS NULL OR namespace = $1) AND ($2::text IS NULL OR lease_owner = $2)
-             AND ($3::text IS NULL OR queue = $3) AND ($4::text IS NULL OR kind = $4) AND $5::text IS NULL
-             ORDER BY task_id LIMIT $6"
-        }
-        Some(_) => {
-            "SELECT body FROM tasks
-             WHERE status = 'leased' AND session_id IS NOT NULL AND ($1::text IS NULL OR namespace = $1)
-             AND ($2::text IS NULL OR lease_owner = $2) AND ($3::text IS NULL OR queue = $3)
-             AND ($4::text IS NULL OR kind = $4) AND ($5::text IS NULL OR session_id = $5)
-             ORDER BY task_id LIMIT $6"
+    let mut sql = Sql::default();
+    // Ordered outside: the index of leases is small, and the one of ids has every task.
+    sql.push("SELECT body FROM (SELECT task_id, body FROM tasks WHERE status = 'leased'");
+    let mut matches = |column: &'static str, value: Option<&str>| {
+        if let Some(value) = value {
+            sql.push(column).bind(escaped(value).into_owned());
         }
     };
-    let session = match &filter.session {
-        Some(LeasedIn::Session(session_id)) => Some(session_id.as_str()),
-        Some(LeasedIn::AnySession) | None => None,
-    };
-    let rows = query(
-        client,
-        sql,
-        &[
-            &filter.namespace.as_ref().map(|name| escaped(name.as_str())),
-            &filter.owner.as_ref().map(|owner| escaped(owner.as_str())),
-            &filter.queue.as_ref().map(|queue| escaped(queue.as_str())),
-            &filter.kind.map(TaskKind::as_str),
-            &session.map(escaped),
-            &signed(limit as u64),
-        ],
-    )
-    .await?;
+    let LeaseFilter {
+        namespace,
+        owner,
+        queue,
+        kind,
+        session,
+    } = filter;
+    matches(
+        " AND namespace = ",
+        namespace.as_ref().map(Namespace::as_str),
+    );
+    matches(" AND lease_owner = ", owner.as_ref().map(WorkerId::as_str));
+    matches(" AND queue = ", queue.as_ref().map(TaskQueue::as_str));
+    matches(" AND kind = ", kind.map(TaskKind::as_str));
+    match session {
+        Some(LeasedIn::Session(session_id)) => {
+            matches(" AND session_id = ", Some(session_id.as_str()));
+        }
+        Some(LeasedIn::AnySession) => {
+            sql.push(" AND session_id IS NOT NULL");
+        }
+        None => {}
+    }
+    sql.push(" OFFSET 0) leased ORDER BY task_id LIMIT ");
+    sql.bind(signed(limit as u64));
+    client.count();
+    let rows = client.query(sql.text(), &sql.values()).await?;
     bodies(&rows, "leased task", "")
 }
 

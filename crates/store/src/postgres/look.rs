@@ -26,6 +26,14 @@ const CANDIDATES_MAX: usize = 8192;
 const SEPARATOR: &str = "\u{1f}";
 
 pub(super) async fn look(client: &Connected, server: &str, look: &Look) -> Result<Looked, Error> {
+    if !look.released.is_empty() {
+        let keys = look.released.iter();
+        let keys: Vec<String> = keys.map(|task_id| task_key(task_id.as_str())).collect();
+        query(client, RELEASE, &[&keys, &server]).await?;
+    }
+    if look.is_for_nothing() {
+        return Ok(Looked::default());
+    }
     let mut seen = see(client, look, CANDIDATES_MIN).await?;
     let mut selected = select(&look.queues, &seen.candidates);
     if selected.is_empty() && seen.candidates.is_truncated {
@@ -97,6 +105,8 @@ async fn see(client: &Connected, look: &Look, least: usize) -> Result<Seen, Erro
         .iter()
         .map(|(run_id, version)| (escaped(run_id.as_str()), signed(*version)))
         .unzip();
+    let known = look.known.iter();
+    let known: Vec<_> = known.map(|task_id| escaped(task_id.as_str())).collect();
     let rows = query(
         client,
         LOOK,
@@ -118,6 +128,7 @@ async fn see(client: &Connected, look: &Look, least: usize) -> Result<Seen, Erro
             &poll(|poll| poll.worker_id.as_str()),
             &ids,
             &versions,
+            &known,
         ],
     )
     .await?;
@@ -352,6 +363,7 @@ const LOOK: &str = "SELECT 'candidate', w.place, t.body
             AND t.namespace = w.namespace AND t.kind = w.kind AND t.queue = w.queue
             AND (w.types IS NULL OR t.type_name IS NULL OR t.type_name = ANY(string_to_array(w.types, E'\\x1f')))
             AND NOT EXISTS (SELECT 1 FROM taken k WHERE k.key = 't:' || t.task_id AND k.until > $6)
+            AND t.task_id <> ALL($18::text[])
           ORDER BY t.priority, t.available_at, t.task_id LIMIT w.most)
          UNION ALL
          (WITH RECURSIVE classes (priority, fairness_key, number) AS (
@@ -375,6 +387,7 @@ const LOOK: &str = "SELECT 'candidate', w.place, t.body
                 AND t.priority = c.priority AND t.fairness_key = c.fairness_key
                 AND (w.types IS NULL OR t.type_name IS NULL OR t.type_name = ANY(string_to_array(w.types, E'\\x1f')))
                 AND NOT EXISTS (SELECT 1 FROM taken k WHERE k.key = 't:' || t.task_id AND k.until > $6)
+                AND t.task_id <> ALL($18::text[])
               ORDER BY t.available_at, t.task_id LIMIT 1) f)
      ) t
      UNION ALL
@@ -404,6 +417,9 @@ const TAKE: &str = "INSERT INTO taken (key, server, until, due_at)
      WHERE taken.until <= $5 OR (excluded.due_at IS NOT NULL
            AND (taken.due_at IS DISTINCT FROM excluded.due_at OR taken.server = excluded.server))
      RETURNING key";
+
+/// Leaves tasks to other servers before their time.
+const RELEASE: &str = "DELETE FROM taken WHERE key = ANY($1::text[]) AND server = $2";
 
 const DUE_RUNS: &str = "SELECT 'r:' || a.run_id, a.alarm, a.run_id, '' FROM run_alarms a
      WHERE a.alarm <= $1 AND NOT EXISTS (

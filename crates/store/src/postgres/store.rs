@@ -22,6 +22,7 @@ use super::inspect::inspect;
 use super::migrate;
 use super::options::Options;
 use super::pool::{Pool, pool};
+use super::read::run::{StoredRun, WantedRun};
 use super::write::Writers;
 use super::{list, look, read, visibility};
 use crate::encode::signed;
@@ -32,12 +33,14 @@ use crate::{
     CommandKey, CommandRows, Due, DueLimits, Error, ExecutionPage, ExecutionSearch, Hints,
     Instance, LeaseFilter, Look, Looked, PRUNED_SESSIONS_MAX, Page, QueueCount, QueueKey, Registry,
     RunFilter, RunRead, RunStore, RunSummary, SessionFilter, SessionStore, Shared, Store,
-    StoreFuture, StoredEvent, TaskPlace, TaskStore, Writable,
+    StoreFuture, StoredEvent, TaskPlace, TaskStore, Together, Writable,
 };
 
 /// A store in a PostgreSQL database, which several servers may use.
 pub struct Postgres {
     pool: Pool,
+    runs_read: Arc<Together<WantedRun, Option<StoredRun>>>,
+    tasks_read: Arc<Together<TaskId, Option<TaskRow>>>,
     writers: Writers,
     trials: Trials,
     /// Counts the statements of this store.
@@ -88,6 +91,8 @@ impl Postgres {
         let counters = Arc::<Counters>::default();
         Ok(Self {
             pool: pool(&options)?,
+            runs_read: Arc::default(),
+            tasks_read: Arc::default(),
             writers: Writers::start(&options, counters, &exchange),
             trials: Trials::default(),
             options,
@@ -175,7 +180,24 @@ impl RunStore for Postgres {
         run_id: &'a RunId,
         known: Option<Box<Run>>,
     ) -> StoreFuture<'a, RunRead> {
-        async move { read::run::read(&*self.pool.get().await?, run_id, known).await }.boxed()
+        async move {
+            let version = known.as_ref().map(|run| run.version);
+            let pool = self.pool.clone();
+            let read = move |wanted: Vec<_>| {
+                let pool = pool.clone();
+                async move { read::run::read(&*pool.get().await?, &wanted).await }
+            };
+            let stored = self.runs_read.ask((run_id.clone(), version), read).await?;
+            let Some(stored) = stored else {
+                return Ok(RunRead::Missing);
+            };
+            let (read, missing) = stored.into_run(run_id, known)?;
+            if missing.is_empty() {
+                return Ok(read);
+            }
+            read::run::restore(&*self.pool.get().await?, run_id, read, missing).await
+        }
+        .boxed()
     }
 
     fn instance<'a>(
@@ -246,7 +268,15 @@ impl RunStore for Postgres {
 
 impl TaskStore for Postgres {
     fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>> {
-        async move { read::task(&*self.pool.get().await?, task_id).await }.boxed()
+        async move {
+            let pool = self.pool.clone();
+            let read = move |wanted: Vec<_>| {
+                let pool = pool.clone();
+                async move { read::tasks(&*pool.get().await?, &wanted).await }
+            };
+            self.tasks_read.ask(task_id.clone(), read).await
+        }
+        .boxed()
     }
 
     fn ready_tasks<'a>(

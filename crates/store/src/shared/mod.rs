@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use longhaul_engine::change::TaskRow;
 use longhaul_engine::queue::{self, PollFilter};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{RunId, WorkerId};
+use longhaul_protocol::id::{RunId, TaskId, WorkerId};
 
 pub use self::hints::Hints;
 use crate::{Due, DueLimits, QueueKey, StoreFuture};
@@ -35,16 +35,27 @@ pub trait Shared: Send + Sync + 'static {
 }
 
 /// What a server waits for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Look {
     pub now: Timestamp,
     /// Until then other servers leave the found tasks to this one. This is no lease: the server that claims a task first has it.
     pub reserved_until: Timestamp,
     pub queues: Vec<Wanted>,
+    /// Tasks that this server has in memory, or is about to lease. They are not found again.
+    pub known: Vec<TaskId>,
+    /// Tasks that were left to this server, and that it leaves to the others.
+    pub released: Vec<TaskId>,
     /// Polls whose reply may have been given by another server.
     pub polls: Vec<PollId>,
     /// Watched runs, with the versions that this server knows.
     pub runs: Vec<(RunId, u64)>,
+}
+
+impl Look {
+    /// Returns whether nothing is waited for.
+    pub fn is_for_nothing(&self) -> bool {
+        self.queues.is_empty() && self.polls.is_empty() && self.runs.is_empty()
+    }
 }
 
 /// The polls that wait for tasks of one queue.

@@ -3,7 +3,7 @@
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
@@ -182,6 +182,10 @@ impl Dispatch {
             state: Mutex::new(State {
                 is_stored: source != Source::Memory,
                 is_shared: source == Source::SharedStore,
+                is_alone: false,
+                claiming: HashSet::new(),
+                claimed: HashSet::new(),
+                released: Vec::new(),
                 expiries: BTreeSet::new(),
                 quiet: Quiet::default(),
                 is_partial: false,
@@ -218,6 +222,10 @@ impl Dispatch {
                 state.queue(&key, now).added.count(now);
             }
             state.offer(key.clone(), ReadyTask::from(row), Origin::Commit, now);
+            if state.is_alone && state.places.contains_key(&row.task_id) {
+                // It waits here for a moment. A server that has just started may have a poll for it.
+                return Offered::ToOthers;
+            }
             if state.is_shared && state.places.contains_key(&row.task_id) {
                 state.quiet.disturb(&key);
                 // A task of a session stays for a moment: its worker may be about to poll here.
@@ -379,7 +387,9 @@ impl Dispatch {
         let mut withheld = None;
         match throttle {
             None => {
-                if let Some(task) = state.pick(queue, filter, now) {
+                if state.has_all_for(queue, filter)
+                    && let Some(task) = state.pick(queue, filter, now)
+                {
                     state.leases.reserve(queue);
                     return Found::Task(task);
                 }

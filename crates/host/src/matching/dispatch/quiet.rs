@@ -33,6 +33,11 @@ impl Quiet {
         self.begun_at = Some(Instant::now());
     }
 
+    /// Returns whether a look is on its way.
+    pub(super) fn is_looking(&self) -> bool {
+        self.begun_at.is_some()
+    }
+
     /// Records the queues in which the look found nothing.
     pub(super) fn end<'a>(&mut self, empty: impl Iterator<Item = &'a Wanted>) {
         let Some(begun_at) = self.begun_at.take() else {

@@ -38,6 +38,13 @@ pub(crate) struct Reservation {
     pub(super) name: Option<String>,
 }
 
+impl Reservation {
+    /// Returns the id of the task.
+    pub(crate) fn task_id(&self) -> &TaskId {
+        &self.task_id
+    }
+}
+
 impl ReadyTask {
     /// Returns the task of a question whose caller waits: it goes before all stored tasks.
     pub(crate) fn question(task_id: TaskId, question: &Question, now: Timestamp) -> Self {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longhaul_engine::change::{Cap, CapScope, TaskRow, TaskStatus};
 use longhaul_engine::queue::{PollFilter, Withheld};
 use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{Namespace, TaskId};
 use longhaul_store::{PollId, QueueKey, Wanted};
 
 use super::queue::Waiter;
@@ -15,6 +16,9 @@ use crate::matching::admission::Throttle;
 
 /// Tasks that are taken for one queue at once.
 const WANTED_MAX: usize = 1000;
+
+/// Tasks that a look leaves out. Far above what claims are on their way at once.
+const KNOWN_MAX: usize = 10_000;
 
 /// A queue whose leases are at their cap is tried again after this, if no hint comes earlier.
 const WITHHELD_SECONDS: u64 = 1;
@@ -51,6 +55,7 @@ impl Dispatch {
     pub(crate) fn wanted(&self, queues: Option<&HashSet<QueueKey>>) -> Vec<Wanted> {
         let mut state = self.state.lock();
         state.quiet.begin();
+        state.claimed.clear();
         let waiting = state.queues.iter().filter(|(key, queue)| {
             !queue.waiters.is_empty() && queues.is_none_or(|queues| queues.contains(key))
         });
@@ -77,6 +82,49 @@ impl Dispatch {
             }
         });
         wanted.collect()
+    }
+
+    /// Returns the tasks of these queues that are here or on their way to a lease, if nothing else keeps a look from finding them. A server
+    /// that is not alone has taken them.
+    pub(crate) fn known(&self, wanted: &[Wanted]) -> Vec<TaskId> {
+        let state = self.state.lock();
+        if !state.is_alone || wanted.is_empty() {
+            return Vec::new();
+        }
+        let queues: HashSet<&QueueKey> = wanted.iter().map(|wanted| &wanted.queue).collect();
+        let here = state.places.iter();
+        let here = here.filter(|(_, (queue, _))| queues.contains(queue));
+        let here = here.map(|(task_id, _)| task_id);
+        let known = here.chain(&state.claiming).take(KNOWN_MAX);
+        known.cloned().collect()
+    }
+
+    /// Returns the tasks that are left to other servers from now on.
+    pub(crate) fn take_released(&self) -> Vec<TaskId> {
+        std::mem::take(&mut self.state.lock().released)
+    }
+
+    /// Records whether other servers are alive.
+    pub(crate) fn set_alone(&self, is_alone: bool) {
+        self.state.lock().is_alone = is_alone;
+    }
+
+    /// Records that a task is on its way to a lease.
+    pub(crate) fn begin_claim(&self, task_id: &TaskId) {
+        let mut state = self.state.lock();
+        if state.is_shared {
+            state.claiming.insert(task_id.clone());
+        }
+    }
+
+    /// Records that the claim of a task ended, or that it was given up.
+    pub(crate) fn end_claim(&self, task_id: &TaskId) {
+        let mut state = self.state.lock();
+        if let Some(task_id) = state.claiming.take(task_id)
+            && state.quiet.is_looking()
+        {
+            state.claimed.insert(task_id);
+        }
     }
 
     /// Returns the bounds that the lease of a task must keep. It is about to be granted by this server.
@@ -142,12 +190,20 @@ impl Dispatch {
     pub(crate) fn add_found(&self, wanted: &[Wanted], rows: &[TaskRow]) {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        let found: HashSet<QueueKey> = rows.iter().map(queue_of).collect();
+        let rows = rows.iter().filter(|row| !state.is_claimed(&row.task_id));
+        let rows: Vec<&TaskRow> = rows.collect();
+        let found: HashSet<QueueKey> = rows.iter().map(|row| queue_of(row)).collect();
         let empty = wanted.iter();
         let empty = empty.filter(|wanted| !found.contains(&wanted.queue));
         state.quiet.end(empty);
         for row in rows {
             state.offer(queue_of(row), ReadyTask::from(row), Origin::Fetched, now);
+        }
+        if state.is_alone {
+            // Tasks that are here have waited for the result of the look: older ones may have been in the store.
+            for wanted in wanted {
+                state.pump(&wanted.queue, now);
+            }
         }
     }
 
@@ -198,16 +254,28 @@ impl Dispatch {
         }
     }
 
-    /// Withholds the tasks of a queue for a moment: a cap on leases is reached.
+    /// Withholds the tasks of a queue for a moment: a cap on leases is reached. What was taken of it is left to all servers, because a
+    /// lease may end at any of them. The caller asks for a look, which does that.
     pub(crate) fn withhold(&self, queue: &QueueKey, withheld: Withheld) {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let until = now.plus_seconds(WITHHELD_SECONDS);
         state.queue(queue, now).withheld = Some((withheld, until));
+        if state.is_alone {
+            return;
+        }
+        let here = state.places.iter();
+        let here = here.filter(|(_, (other, _))| other == queue);
+        let here: Vec<TaskId> = here.map(|(task_id, _)| task_id.clone()).collect();
+        for task_id in here {
+            state.withdraw(&task_id);
+            state.released.push(task_id);
+        }
+        state.quiet.disturb(queue);
     }
 
     /// Tries queues again that were withheld, of one namespace or those whose time has come.
-    pub(crate) fn try_withheld(&self, namespace: Option<&longhaul_protocol::id::Namespace>) {
+    pub(crate) fn try_withheld(&self, namespace: Option<&Namespace>) {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let queues: Vec<QueueKey> = state
@@ -230,6 +298,17 @@ impl Dispatch {
 }
 
 impl State {
+    /// Returns whether the best task for such a poll is here, if any task is. A server that is alone has tasks which it did not look for,
+    /// and the store may have older ones.
+    pub(super) fn has_all_for(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
+        !self.is_alone || self.quiet.is_quiet(queue, filter)
+    }
+
+    /// Returns whether a task that a look found is on its way to a lease, or has one by now.
+    fn is_claimed(&self, task_id: &TaskId) -> bool {
+        self.claiming.contains(task_id) || self.claimed.contains(task_id)
+    }
+
     /// Returns the bounds on leases that count this task.
     fn caps_of_lease(&mut self, row: &TaskRow) -> Vec<Cap> {
         let (namespace, kind) = (row.namespace.clone(), row.kind);

@@ -1,6 +1,6 @@
 //! What matching has in memory: its queues, the places of their tasks, and how much of it there may be.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskKind;
@@ -37,6 +37,14 @@ pub(super) struct State {
     pub(super) is_stored: bool,
     /// Whether other servers hand out the tasks of these queues too. Then a task is here only for a moment.
     pub(super) is_shared: bool,
+    /// Whether no other server was alive a few seconds ago. Then new tasks wait here for a moment, because no other poll can be waiting.
+    pub(super) is_alone: bool,
+    /// Tasks on their way to a lease. A look must not find them again.
+    pub(super) claiming: HashSet<TaskId>,
+    /// Tasks whose claims ended during the look that is on its way. It may have seen them before.
+    pub(super) claimed: HashSet<TaskId>,
+    /// Tasks that the next look leaves to other servers.
+    pub(super) released: Vec<TaskId>,
     /// When tasks that are here for a moment are removed.
     pub(super) expiries: BTreeSet<(Timestamp, TaskId)>,
     /// What the newest looks at a shared store did not find.

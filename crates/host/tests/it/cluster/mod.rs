@@ -10,6 +10,7 @@ use longhaul_store::memory::{Cluster, Delivery};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
+mod alone;
 mod audit;
 mod caps;
 mod copies;

@@ -151,8 +151,7 @@ async fn a_task_that_a_stopped_server_took_goes_to_another_after_a_moment() {
             },
             polls: vec![(PollFilter::any("w1".into()), 1)],
         }],
-        polls: Vec::new(),
-        runs: Vec::new(),
+        ..Look::default()
     };
     let taken = lost.shared().unwrap().look(&look).await.unwrap();
     assert_eq!(taken.tasks.len(), 1);

@@ -211,15 +211,26 @@ pub(super) async fn command(
     Ok(Some((run_id, command)))
 }
 
-pub(super) async fn task(client: &Connected, task_id: &TaskId) -> Result<Option<TaskRow>, Error> {
-    let row = query_opt(
+/// Returns the task of each id, in their order.
+pub(super) async fn tasks(
+    client: &Connected,
+    task_ids: &[TaskId],
+) -> Result<Vec<Option<TaskRow>>, Error> {
+    let ids = task_ids.iter();
+    let ids: Vec<_> = ids.map(|task_id| escaped(task_id.as_str())).collect();
+    let rows = query(
         client,
-        "SELECT body FROM tasks WHERE task_id = $1",
-        &[&escaped(task_id.as_str())],
+        "SELECT t.body FROM unnest($1::text[]) WITH ORDINALITY n (task_id, place)
+         LEFT JOIN tasks t ON t.task_id = n.task_id ORDER BY n.place",
+        &[&ids],
     )
     .await?;
-    row.map(|row| parse(row.try_get(0)?, "task", task_id.as_str()))
-        .transpose()
+    let task = |(row, task_id): (&Row, &TaskId)| {
+        let body: Option<&str> = row.try_get(0)?;
+        body.map(|body| parse(body, "task", task_id.as_str()))
+            .transpose()
+    };
+    rows.iter().zip(task_ids).map(task).collect()
 }
 
 pub(super) async fn task_log(

@@ -7,3 +7,4 @@ mod find;
 mod sql;
 
 pub(super) use find::{executions, run_ids, runs};
+pub(super) use sql::Sql;

@@ -6,7 +6,7 @@ use tokio_postgres::types::ToSql;
 
 /// A statement and its values.
 #[derive(Default)]
-pub(super) struct Sql {
+pub(in crate::postgres) struct Sql {
     text: String,
     values: Vec<Box<dyn ToSql + Sync + Send>>,
     /// Whether it names `s`, the row of `run_states`.
@@ -14,7 +14,7 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    pub(super) fn push(&mut self, text: &'static str) -> &mut Self {
+    pub(in crate::postgres) fn push(&mut self, text: &'static str) -> &mut Self {
         self.text.push_str(text);
         self
     }
@@ -31,18 +31,21 @@ impl Sql {
         self
     }
 
-    pub(super) fn bind(&mut self, value: impl ToSql + Sync + Send + 'static) -> &mut Self {
+    pub(in crate::postgres) fn bind(
+        &mut self,
+        value: impl ToSql + Sync + Send + 'static,
+    ) -> &mut Self {
         self.values.push(Box::new(value));
         // A number never needs an escape.
         let _ = write!(self.text, "${}", self.values.len());
         self
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub(in crate::postgres) fn text(&self) -> &str {
         &self.text
     }
 
-    pub(super) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(in crate::postgres) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
         let values = self.values.iter();
         values
             .map(|value| &**value as &(dyn ToSql + Sync))

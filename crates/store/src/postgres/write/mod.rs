@@ -35,6 +35,9 @@ use crate::{Error, shape};
 /// Writing connections of one server. One leaves the database idle while it waits for a disk; many make small batches.
 const WRITERS: usize = 2;
 
+/// Commits that wait for one connection before the next one is used: those of a batch on its way, and as many again.
+const FILL_FIRST: usize = 128;
+
 /// Commits that may wait. Far above what request limits allow; beyond it the database has stopped, and memory would be exhausted
 /// next.
 const WAITING_MAX: usize = 100_000;
@@ -112,7 +115,7 @@ impl Writers {
         let keys = commit.route_keys();
         // Held until the commit is in its queue: the next commit of the same run must come behind it.
         let mut routes = self.routes.lock();
-        let place = routes.find(&keys).unwrap_or_else(|| self.shortest());
+        let place = routes.find(&keys).unwrap_or_else(|| self.best());
         let queue = &self.queues[place];
         if queue.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return Err(Error::Unavailable(format!(
@@ -145,11 +148,18 @@ impl Writers {
             .sum()
     }
 
-    fn shortest(&self) -> usize {
-        let queues = self.queues.iter().enumerate();
-        queues
-            .min_by_key(|(_, queue)| queue.waiting.load(Ordering::Relaxed))
-            .map_or(0, |(place, _)| place)
+    /// Returns the queue for a commit. The first one is filled first: a batch costs a number of statements, however small it is.
+    fn best(&self) -> usize {
+        let waiting = |queue: &Queue| queue.waiting.load(Ordering::Relaxed);
+        let has_room = self
+            .queues
+            .iter()
+            .position(|queue| waiting(queue) < FILL_FIRST);
+        has_room.unwrap_or_else(|| {
+            let queues = self.queues.iter().enumerate();
+            let shortest = queues.min_by_key(|(_, queue)| waiting(queue));
+            shortest.map_or(0, |(place, _)| place)
+        })
     }
 }
 

@@ -15,6 +15,7 @@ mod copies;
 mod inspecting;
 mod migrating;
 mod outages;
+mod plans;
 mod servers;
 mod tls;
 
