@@ -11,9 +11,11 @@ mod waiting;
 
 mod bench;
 mod connections;
+mod copies;
 mod demo;
 mod disk;
 mod hosts;
+mod names;
 mod output;
 mod serve;
 mod store;
