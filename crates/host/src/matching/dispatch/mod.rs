@@ -112,6 +112,8 @@ pub(crate) struct Dispatch {
     /// When shares of rates are exchanged next.
     pub(crate) share_check: Arc<NextCheck>,
     share_ended: Notify,
+    /// Whether other servers hand out these tasks too.
+    is_shared: bool,
     state: Mutex<State>,
 }
 
@@ -179,6 +181,7 @@ impl Dispatch {
             window_check: Arc::clone(&window_check),
             share_check: Arc::clone(&share_check),
             share_ended: Notify::new(),
+            is_shared: source == Source::SharedStore,
             state: Mutex::new(State {
                 is_stored: source != Source::Memory,
                 is_shared: source == Source::SharedStore,

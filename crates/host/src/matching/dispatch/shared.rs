@@ -92,9 +92,7 @@ impl Dispatch {
             return Vec::new();
         }
         let queues: HashSet<&QueueKey> = wanted.iter().map(|wanted| &wanted.queue).collect();
-        let here = state.places.iter();
-        let here = here.filter(|(_, (queue, _))| queues.contains(queue));
-        let here = here.map(|(task_id, _)| task_id);
+        let here = state.tasks_of(|queue| queues.contains(queue));
         let known = here.chain(&state.claiming).take(KNOWN_MAX);
         known.cloned().collect()
     }
@@ -111,14 +109,16 @@ impl Dispatch {
 
     /// Records that a task is on its way to a lease.
     pub(crate) fn begin_claim(&self, task_id: &TaskId) {
-        let mut state = self.state.lock();
-        if state.is_shared {
-            state.claiming.insert(task_id.clone());
+        if self.is_shared {
+            self.state.lock().claiming.insert(task_id.clone());
         }
     }
 
     /// Records that the claim of a task ended, or that it was given up.
     pub(crate) fn end_claim(&self, task_id: &TaskId) {
+        if !self.is_shared {
+            return;
+        }
         let mut state = self.state.lock();
         if let Some(task_id) = state.claiming.take(task_id)
             && state.quiet.is_looking()
@@ -264,9 +264,7 @@ impl Dispatch {
         if state.is_alone {
             return;
         }
-        let here = state.places.iter();
-        let here = here.filter(|(_, (other, _))| other == queue);
-        let here: Vec<TaskId> = here.map(|(task_id, _)| task_id.clone()).collect();
+        let here: Vec<TaskId> = state.tasks_of(|other| other == queue).cloned().collect();
         for task_id in here {
             state.withdraw(&task_id);
             state.released.push(task_id);
@@ -302,6 +300,13 @@ impl State {
     /// and the store may have older ones.
     pub(super) fn has_all_for(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
         !self.is_alone || self.quiet.is_quiet(queue, filter)
+    }
+
+    /// Returns the tasks that wait here, of some queues.
+    fn tasks_of(&self, is_meant: impl Fn(&QueueKey) -> bool) -> impl Iterator<Item = &TaskId> {
+        let here = self.places.iter();
+        let here = here.filter(move |(_, (queue, _))| is_meant(queue));
+        here.map(|(task_id, _)| task_id)
     }
 
     /// Returns whether a task that a look found is on its way to a lease, or has one by now.
