@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream;
 use longhaul_engine::Moment;
 use longhaul_engine::command::AuditRun;
 use longhaul_engine::run::health::stuck;
@@ -20,6 +22,9 @@ const INTERVAL_SECONDS: u64 = 60;
 
 /// Runs of one pass: a few milliseconds of reading.
 const RUNS_PER_PASS: usize = 200;
+
+/// Runs that are read at once: a remote store reads them with one statement.
+const RUNS_AT_ONCE: usize = 50;
 
 /// Where the next pass continues; the beginning at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,13 +100,18 @@ impl Host {
                 limit: budget,
             };
             let page = self.inner.store.list_runs(&filter).await?;
-            for row in &page {
-                match audit_run(self, &row.run_id).await {
+            let run_ids: Vec<RunId> = page.iter().map(|row| row.run_id.clone()).collect();
+            let mut audited = stream::iter(run_ids)
+                .map(|run_id| async move {
+                    let outcome = audit_run(self, &run_id).await;
+                    (run_id, outcome)
+                })
+                .buffer_unordered(RUNS_AT_ONCE);
+            while let Some((run_id, outcome)) = audited.next().await {
+                match outcome {
                     Ok(was_stuck) => repaired += usize::from(was_stuck),
                     // One run that cannot be read must not hide the others.
-                    Err(error) => {
-                        tracing::warn!(run_id = %row.run_id, %error, "a run could not be audited")
-                    }
+                    Err(error) => tracing::warn!(%run_id, %error, "a run could not be audited"),
                 }
             }
             if page.len() == budget {
