@@ -60,6 +60,14 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros))
     }
 
+    /// This time minus whole milliseconds, stopping at the earliest time there is.
+    pub fn minus_millis(self, millis: u64) -> Self {
+        let micros = i64::try_from(millis)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1000);
+        Self(self.0.saturating_sub(micros))
+    }
+
     /// Whole microseconds from `self` until `later`; zero when that is in the past.
     pub fn micros_until(self, later: Self) -> u64 {
         later.0.saturating_sub(self.0).max(0) as u64

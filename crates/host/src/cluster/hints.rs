@@ -5,6 +5,7 @@ use longhaul_protocol::id::{Namespace, WorkerId};
 use longhaul_store::{DocumentKey, DocumentKind, Hints};
 
 use crate::Host;
+use crate::cluster::looks::NewTasks;
 use crate::error::Result;
 
 impl Host {
@@ -41,11 +42,17 @@ impl Host {
             self.inner.wakes.wake_watchers(run_id, *version);
         }
         let dispatch = &self.inner.wakes.dispatch;
-        for queue in &hints.queues {
+        for (queue, offered) in &hints.queues {
             dispatch.try_withheld(Some(&queue.namespace));
-            dispatch.disturb(queue);
+            dispatch.note_offered(queue, offered);
             if dispatch.is_waited_for(queue) {
-                self.inner.wakes.looks.ask(queue);
+                // Without a task it is room that a cap has again.
+                let new_tasks = if offered.is_empty() {
+                    NewTasks::All
+                } else {
+                    NewTasks::Offered
+                };
+                self.inner.wakes.looks.ask(queue, new_tasks);
             }
         }
         for (namespace, session_id) in &hints.sessions {

@@ -18,6 +18,13 @@ use crate::sweeps::Sweep;
 /// Between two looks for everything.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a new task is left to the server that made it. Longer than the claim of a poll there usually takes, and much shorter than
+/// the time between two looks for everything.
+const YOUNG_MS: u64 = 200;
+
+/// Rollouts and questions are read with every so many looks for everything: hints of them are seldom lost, and each read is a statement.
+const REGISTRY_LOOKS: u64 = 4;
+
 /// Sessions with waiting tasks that are read again with a look for everything.
 const SESSIONS_MAX: usize = 100;
 
@@ -28,9 +35,19 @@ pub(crate) struct Looks {
     done: watch::Sender<Done>,
 }
 
+/// Which tasks a look takes of those that became available a moment ago.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NewTasks {
+    /// Those that other servers offered. The rest is left to the servers that made them, which give them to their own polls.
+    #[default]
+    Offered,
+    All,
+}
+
 #[derive(Default)]
 struct Asked {
     queues: HashSet<QueueKey>,
+    new_tasks: NewTasks,
     is_for_all: bool,
     /// The number of the newest look that has begun.
     begun: u64,
@@ -55,9 +72,10 @@ impl Default for Looks {
 
 impl Looks {
     /// Asks for a look at a queue. The result resolves when a look that began after this has ended.
-    pub(crate) fn ask(&self, queue: &QueueKey) -> PendingLook {
+    pub(crate) fn ask(&self, queue: &QueueKey, new_tasks: NewTasks) -> PendingLook {
         let mut asked = self.asked.lock();
         asked.queues.insert(queue.clone());
+        asked.new_tasks = asked.new_tasks.max(new_tasks);
         let number = asked.begun + 1;
         drop(asked);
         self.more.notify_one();
@@ -79,6 +97,7 @@ impl Looks {
         Begun {
             number: asked.begun,
             queues: std::mem::take(&mut asked.queues),
+            new_tasks: std::mem::take(&mut asked.new_tasks),
             is_for_all: std::mem::take(&mut asked.is_for_all),
         }
     }
@@ -91,6 +110,7 @@ impl Looks {
 struct Begun {
     number: u64,
     queues: HashSet<QueueKey>,
+    new_tasks: NewTasks,
     is_for_all: bool,
 }
 
@@ -141,6 +161,11 @@ impl Sweep for LookSweep {
             host.inner.wakes.dispatch.try_withheld(None);
         }
         let queues = (!is_for_all).then_some(&begun.queues);
+        let new_tasks = if is_for_all {
+            NewTasks::All
+        } else {
+            begun.new_tasks
+        };
         // Another server may also give a task to a poll that has come here since: the first request was still on its way.
         let extent = if is_for_all && self.looks.is_multiple_of(2) {
             PollExtent::All
@@ -148,7 +173,7 @@ impl Sweep for LookSweep {
             PollExtent::Unchecked
         };
         let polls = host.inner.wakes.dispatch.waiting_polls(extent);
-        let error = look(host, shared, queues, polls).await.err();
+        let error = look(host, shared, queues, new_tasks, polls).await.err();
         host.inner.wakes.looks.end(begun.number, error);
         if is_for_all {
             self.follow_registry(host).await?;
@@ -170,10 +195,10 @@ impl LookSweep {
     async fn follow_registry(&mut self, host: &Host) -> Result<()> {
         self.looks = self.looks.wrapping_add(1);
         let waiting = host.inner.wakes.dispatch.waiting() + host.inner.queries.dispatch.waiting();
-        if waiting > 0 && self.looks.is_multiple_of(2) {
+        if waiting > 0 && self.looks.is_multiple_of(REGISTRY_LOOKS) {
             host.rollouts().load().await?;
         }
-        if !self.looks.is_multiple_of(2) {
+        if self.looks % REGISTRY_LOOKS == REGISTRY_LOOKS / 2 {
             host.questions().follow_all().await?;
         }
         let sessions = host.inner.wakes.dispatch.sessions_waited_for(SESSIONS_MAX);
@@ -189,6 +214,7 @@ async fn look(
     host: &Host,
     shared: &dyn Shared,
     queues: Option<&HashSet<QueueKey>>,
+    new_tasks: NewTasks,
     polls: UncheckedPolls,
 ) -> std::result::Result<(), StoreError> {
     let wakes = &host.inner.wakes;
@@ -196,7 +222,9 @@ async fn look(
     let now = host.now();
     // A server that is alone takes nothing from others. One that starts now may try the same tasks for a moment.
     let has_others = host.inner.presence.had_others();
-    let wanted = wakes.dispatch.wanted(queues);
+    // A server that is alone leaves nothing to others.
+    let new_tasks = if has_others { new_tasks } else { NewTasks::All };
+    let wanted = wakes.dispatch.wanted(queues, new_tasks);
     let look = Look {
         now,
         reserved_until: if has_others {
@@ -205,6 +233,8 @@ async fn look(
             now
         },
         known: wakes.dispatch.known(&wanted),
+        young_since: (new_tasks == NewTasks::Offered).then(|| now.minus_millis(YOUNG_MS)),
+        offered: wakes.dispatch.offered(&wanted),
         released: wakes.dispatch.take_released(),
         queues: wanted,
         polls: polls.ids.clone(),

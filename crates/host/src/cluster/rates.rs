@@ -9,6 +9,7 @@ use longhaul_store::{DocumentKey, DocumentKind, Error as StoreError, Record, doc
 use serde::{Deserialize, Serialize};
 
 use crate::Host;
+use crate::cluster::looks::NewTasks;
 use crate::error::Result;
 use crate::matching::shares::{Scope, ShareRequest};
 use crate::sweeps::Sweep;
@@ -118,7 +119,7 @@ impl Host {
             match outcome {
                 Ok(outcome) => {
                     for queue in dispatch.share_arrived(&request.key, &outcome) {
-                        self.inner.wakes.looks.ask(&queue);
+                        self.inner.wakes.looks.ask(&queue, NewTasks::All);
                     }
                 }
                 Err(error) => {

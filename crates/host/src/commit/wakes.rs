@@ -12,7 +12,7 @@ use longhaul_store::{Hints as StoreHints, QueueKey, Store};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cluster::looks::Looks;
+use crate::cluster::looks::{Looks, NewTasks};
 use crate::idle::IdleTracker;
 use crate::matching::dispatch::{Dispatch, Granted, Offered};
 use crate::matching::poll_dedup::Polls;
@@ -191,7 +191,7 @@ impl Wakes {
                 self.dispatch.try_withheld(Some(&row.namespace));
                 self.dispatch.disturb(&queue);
                 if self.dispatch.is_waited_for(&queue) {
-                    self.looks.ask(&queue);
+                    self.looks.ask(&queue, NewTasks::All);
                 }
             }
             if let Some(options) = &row.worker_session
@@ -204,8 +204,9 @@ impl Wakes {
                     ..StoreHints::default()
                 });
             }
-            if offered == Offered::ToOthers || frees_room {
-                shared.announce(StoreHints::of_queue(queue));
+            let new = (offered == Offered::ToOthers).then(|| row.task_id.clone());
+            if new.is_some() || frees_room {
+                shared.announce(StoreHints::of_queue(queue, new));
             }
         }
     }

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::poll_data::LastPoll;
 use super::refusal::ConductorRefusal;
+use crate::cluster::looks::NewTasks;
 use crate::error::{Error, Result};
 use crate::matching::dispatch::{Asked, Dispatch, Found, ReadyTask};
 use crate::matching::poll::{PollQueues, TakenTask, Waited, WaitingPoll};
@@ -221,7 +222,7 @@ impl ExecutionTasks<'_> {
                     drop(rest);
                     let queue = one.queue();
                     one.withhold(Withheld::ActiveLeases);
-                    self.host.inner.wakes.looks.ask(queue);
+                    self.host.inner.wakes.looks.ask(queue, NewTasks::All);
                     break;
                 }
                 // What is claimed is delivered.

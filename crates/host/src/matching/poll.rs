@@ -14,7 +14,7 @@ use longhaul_store::{PollId, QueueKey, TaskPlace};
 use tokio::time::Instant;
 
 use crate::Host;
-use crate::cluster::looks::PendingLook;
+use crate::cluster::looks::{NewTasks, PendingLook};
 use crate::error::{Error, Result};
 use crate::matching::admission::Throttle;
 use crate::matching::dispatch::{
@@ -315,9 +315,15 @@ impl Matching<'_> {
             return None;
         }
         // A poll with an id may have a lease from another server. If it waits long enough, the look for everything finds that.
-        let may_rest = asked.request_id.is_none() || Instant::now() + LOOKED_FOR_WITHIN < deadline;
-        let is_quiet = may_rest && poll_queues.dispatch.is_quiet(queue, filter);
-        (!is_quiet).then(|| inner.wakes.looks.ask(queue))
+        let waits_long = Instant::now() + LOOKED_FOR_WITHIN < deadline;
+        let may_rest = asked.request_id.is_none() || waits_long;
+        let new_tasks = if waits_long {
+            NewTasks::Offered
+        } else {
+            NewTasks::All
+        };
+        let is_quiet = may_rest && poll_queues.dispatch.is_quiet(queue, filter, new_tasks);
+        (!is_quiet).then(|| inner.wakes.looks.ask(queue, new_tasks))
     }
 
     /// Returns the task that another server leased to the same poll, whose reply was lost, instead of the one that it is about to get.
@@ -401,7 +407,7 @@ impl Matching<'_> {
             // The task stays ready until a lease ends.
             Err(Error::CapReached(scope)) => {
                 taken.withhold(withheld_by(&scope));
-                self.host.inner.wakes.looks.ask(queue);
+                self.host.inner.wakes.looks.ask(queue, NewTasks::All);
                 *first = bound.and_then(|key| poll_queues.polls.regain(&key));
                 Ok(None)
             }

@@ -79,7 +79,8 @@ macro_rules! sharing_tests {
             @cases $make;
             the_hint_of_a_commit_reaches_the_other_server, a_task_is_left_to_one_server_for_a_moment,
             a_look_finds_what_the_polls_accept, a_look_has_some_of_each_fairness_class,
-            a_look_finds_leases_of_polls_and_changed_runs, known_and_released_tasks, due_runs_are_taken_by_one_server, a_cap_holds_over_all_servers,
+            a_look_finds_leases_of_polls_and_changed_runs, known_and_released_tasks,
+            a_new_task_is_left_to_its_server_unless_it_was_offered, due_runs_are_taken_by_one_server, a_cap_holds_over_all_servers,
             caps_count_by_namespace_definition_and_worker, a_volatile_document_is_written_and_read_like_others
         }
     };

@@ -13,6 +13,7 @@ use longhaul_engine::change::{
 use longhaul_engine::queue::PollFilter;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::TaskId;
 
 use super::fixture::{advance, at, commit, create, namespace, next, push_event, task};
 use crate::{DueLimits, Error, Hints, Look, Looked, PollId, QueueKey, Shared, Store, Wanted};
@@ -127,13 +128,13 @@ pub async fn the_hint_of_a_commit_reaches_the_other_server(first: &dyn Store, se
         version = replaced.version;
         let documents = Changes::of_documents(vec![replaced]);
         first.commit(Arc::new(documents)).await.unwrap();
-        shared(first).announce(Hints::of_queue(queue()));
+        shared(first).announce(Hints::of_queue(queue(), Some("t".into())));
     })
     .await;
     let newest = heard.runs.get(run.run_id()).copied();
     assert!(newest.is_some_and(|newest| (2..=run.version).contains(&newest)));
     assert!(heard.documents.contains(&key));
-    assert!(heard.queues.contains(&queue()));
+    assert!(heard.queues[&queue()].contains(&TaskId::from("t")));
     // A server hears nothing of itself, only of the other.
     let mut other = create(second, "v").await;
     let other_id = other.run_id().clone();
@@ -262,6 +263,31 @@ pub async fn known_and_released_tasks(first: &dyn Store, second: &dyn Store) {
     let found = shared(first).look(&release).await.unwrap();
     assert_eq!(found, Looked::default());
     assert_eq!(look(second, at(0), vec![(any("v"), 9)]).await, ["c"]);
+}
+
+pub async fn a_new_task_is_left_to_its_server_unless_it_was_offered(
+    first: &dyn Store,
+    second: &dyn Store,
+) {
+    let run = create(first, "w").await;
+    put_ready(first, &run, &["a", "b", "c"], |number, row| {
+        row.available_at = at(i64::try_from(number).unwrap());
+        row.fairness_key = Some("class".to_owned());
+    })
+    .await;
+    let young = |offered: &[&str]| Look {
+        young_since: Some(at(0)),
+        offered: offered
+            .iter()
+            .map(|task_id| TaskId::from(*task_id))
+            .collect(),
+        ..look_at(at(3), vec![(any("w"), 9)])
+    };
+    let found = shared(second).look(&young(&[])).await.unwrap();
+    assert_eq!(ids(&found.tasks), ["a"]);
+    let found = shared(second).look(&young(&["c", "none"])).await.unwrap();
+    assert_eq!(ids(&found.tasks), ["c"]);
+    assert_eq!(look(first, at(3), vec![(any("v"), 9)]).await, ["b"]);
 }
 
 pub async fn due_runs_are_taken_by_one_server(first: &dyn Store, second: &dyn Store) {

@@ -271,6 +271,11 @@ impl Tables {
             .filter(|task| queue_of(task) == wanted.queue && task.worker_session.is_none())
             .filter(|task| !self.is_taken(&TakenKey::Task(task.task_id.clone()), look.now))
             .filter(|task| !look.known.contains(&task.task_id))
+            .filter(|task| {
+                look.young_since
+                    .is_none_or(|young| task.available_at <= young)
+                    || look.offered.contains(&task.task_id)
+            })
             .collect();
         ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
         wanted.select(ready.into_iter().cloned().collect())

@@ -107,6 +107,8 @@ async fn see(client: &Connected, look: &Look, least: usize) -> Result<Seen, Erro
         .unzip();
     let known = look.known.iter();
     let known: Vec<_> = known.map(|task_id| escaped(task_id.as_str())).collect();
+    let offered = look.offered.iter();
+    let offered: Vec<_> = offered.map(|task_id| escaped(task_id.as_str())).collect();
     let rows = query(
         client,
         LOOK,
@@ -129,6 +131,8 @@ async fn see(client: &Connected, look: &Look, least: usize) -> Result<Seen, Erro
             &ids,
             &versions,
             &known,
+            &look.young_since.map(Timestamp::as_micros),
+            &offered,
         ],
     )
     .await?;
@@ -363,7 +367,7 @@ const LOOK: &str = "SELECT 'candidate', w.place, t.body
             AND t.namespace = w.namespace AND t.kind = w.kind AND t.queue = w.queue
             AND (w.types IS NULL OR t.type_name IS NULL OR t.type_name = ANY(string_to_array(w.types, E'\\x1f')))
             AND NOT EXISTS (SELECT 1 FROM taken k WHERE k.key = 't:' || t.task_id AND k.until > $6)
-            AND t.task_id <> ALL($18::text[])
+            AND t.task_id <> ALL($18::text[]) AND ($19::int8 IS NULL OR t.available_at <= $19 OR t.task_id = ANY($20::text[]))
           ORDER BY t.priority, t.available_at, t.task_id LIMIT w.most)
          UNION ALL
          (WITH RECURSIVE classes (priority, fairness_key, number) AS (
@@ -387,7 +391,7 @@ const LOOK: &str = "SELECT 'candidate', w.place, t.body
                 AND t.priority = c.priority AND t.fairness_key = c.fairness_key
                 AND (w.types IS NULL OR t.type_name IS NULL OR t.type_name = ANY(string_to_array(w.types, E'\\x1f')))
                 AND NOT EXISTS (SELECT 1 FROM taken k WHERE k.key = 't:' || t.task_id AND k.until > $6)
-                AND t.task_id <> ALL($18::text[])
+                AND t.task_id <> ALL($18::text[]) AND ($19::int8 IS NULL OR t.available_at <= $19 OR t.task_id = ANY($20::text[]))
               ORDER BY t.available_at, t.task_id LIMIT 1) f)
      ) t
      UNION ALL

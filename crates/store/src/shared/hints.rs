@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_engine::change::{Changes, DocumentKey, DocumentKind, TaskKind};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, SessionId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::QueueKey;
@@ -12,13 +12,16 @@ use crate::QueueKey;
 /// Things that may be listed. Beyond it a receiver looks by itself.
 const LISTED_MAX: usize = 4096;
 
+/// Tasks of one queue in one item: about two kilobytes, a part of a text.
+const TASKS_PER_ITEM: usize = 50;
+
 /// What changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// Runs, with their newest versions.
     pub runs: BTreeMap<RunId, u64>,
-    /// Queues with a ready task that no poll of the sender waits for.
-    pub queues: BTreeSet<QueueKey>,
+    /// Queues in which the others should look, with the new tasks there that no poll of the sender waits for.
+    pub queues: BTreeMap<QueueKey, BTreeSet<TaskId>>,
     pub sessions: BTreeSet<(Namespace, SessionId)>,
     pub documents: BTreeSet<DocumentKey>,
     /// More changed than is listed, or hints were lost.
@@ -36,10 +39,10 @@ impl Hints {
         }
     }
 
-    /// Returns the hint that a queue has a ready task.
-    pub fn of_queue(queue: QueueKey) -> Self {
+    /// Returns the hint that a queue may have room or a task for the polls of others, and which new task that is.
+    pub fn of_queue(queue: QueueKey, task: Option<TaskId>) -> Self {
         Self {
-            queues: BTreeSet::from([queue]),
+            queues: BTreeMap::from([(queue, task.into_iter().collect())]),
             ..Self::default()
         }
     }
@@ -68,7 +71,8 @@ impl Hints {
     }
 
     fn len(&self) -> usize {
-        self.runs.len() + self.queues.len() + self.sessions.len() + self.documents.len()
+        let tasks: usize = self.queues.values().map(BTreeSet::len).sum();
+        self.runs.len() + self.queues.len() + tasks + self.sessions.len() + self.documents.len()
     }
 
     /// Adds other hints. If they become too many, only that is kept.
@@ -77,7 +81,9 @@ impl Hints {
             let known = self.runs.entry(run_id).or_default();
             *known = version.max(*known);
         }
-        self.queues.extend(other.queues);
+        for (queue, tasks) in other.queues {
+            self.queues.entry(queue).or_default().extend(tasks);
+        }
         self.sessions.extend(other.sessions);
         self.documents.extend(other.documents);
         self.is_incomplete |= other.is_incomplete;
@@ -141,13 +147,14 @@ impl Hints {
                 Item::Run(run_id, version) => {
                     hints.runs.insert(run_id, version);
                 }
-                Item::Queue(namespace, kind, queue) => match kind_of(&kind) {
+                Item::Queue(namespace, kind, queue, tasks) => match kind_of(&kind) {
                     Some(kind) => {
-                        hints.queues.insert(QueueKey {
+                        let queue = QueueKey {
                             namespace,
                             kind,
                             queue: queue.into(),
-                        });
+                        };
+                        hints.queues.entry(queue).or_default().extend(tasks);
                     }
                     None => hints.is_incomplete = true,
                 },
@@ -174,9 +181,22 @@ impl Hints {
     fn items(&self) -> impl Iterator<Item = Item> + '_ {
         let runs = self.runs.iter();
         let runs = runs.map(|(run_id, version)| Item::Run(run_id.clone(), *version));
-        let queues = self.queues.iter().map(|queue| {
-            let kind = queue.kind.as_str().to_owned();
-            Item::Queue(queue.namespace.clone(), kind, queue.queue.to_string())
+        let queues = self.queues.iter().flat_map(|(queue, tasks)| {
+            let tasks: Vec<TaskId> = tasks.iter().cloned().collect();
+            let mut chunks: Vec<Vec<TaskId>> =
+                tasks.chunks(TASKS_PER_ITEM).map(<[_]>::to_vec).collect();
+            if chunks.is_empty() {
+                chunks.push(Vec::new());
+            }
+            chunks.into_iter().map(|tasks| {
+                let kind = queue.kind.as_str().to_owned();
+                Item::Queue(
+                    queue.namespace.clone(),
+                    kind,
+                    queue.queue.to_string(),
+                    tasks,
+                )
+            })
         });
         let sessions = self.sessions.iter();
         let sessions = sessions.map(|(namespace, id)| Item::Session(namespace.clone(), id.clone()));
@@ -208,7 +228,7 @@ enum Item {
     #[serde(rename = "r")]
     Run(RunId, u64),
     #[serde(rename = "q")]
-    Queue(Namespace, String, String),
+    Queue(Namespace, String, String, Vec<TaskId>),
     #[serde(rename = "s")]
     Session(Namespace, SessionId),
     #[serde(rename = "d")]
@@ -237,7 +257,7 @@ mod tests {
     fn hints() -> Hints {
         Hints {
             runs: BTreeMap::from([("run-1".into(), 7)]),
-            queues: BTreeSet::from([queue("a\u{0}b")]),
+            queues: BTreeMap::from([(queue("a\u{0}b"), BTreeSet::from([TaskId::from("t")]))]),
             sessions: BTreeSet::from([("default".into(), "s".into())]),
             documents: BTreeSet::from([DocumentKey {
                 kind: DocumentKind::Worker,
@@ -286,8 +306,24 @@ mod tests {
     }
 
     #[test]
+    fn the_tasks_of_a_queue_are_split_over_several_texts() {
+        let mut many = Hints::default();
+        for number in 0..200 {
+            let task = Some(format!("task-{number:03}").into());
+            many.merge(Hints::of_queue(queue("q"), task));
+        }
+        let texts = many.to_texts("one", 1500, 20);
+        assert!(texts.len() > 1);
+        let mut read = Hints::default();
+        for text in &texts {
+            read.merge(Hints::from_text(text, "two").unwrap());
+        }
+        assert_eq!(read, many);
+    }
+
+    #[test]
     fn a_hint_that_is_longer_than_a_text_only_says_so() {
-        let long = Hints::of_queue(queue(&"q".repeat(600)));
+        let long = Hints::of_queue(queue(&"q".repeat(600)), None);
         let texts = long.to_texts("one", 500, 20);
         assert_eq!(texts.len(), 1);
         assert_eq!(

@@ -43,6 +43,11 @@ pub struct Look {
     pub queues: Vec<Wanted>,
     /// Tasks that this server has in memory, or is about to lease. They are not found again.
     pub known: Vec<TaskId>,
+    /// Tasks that became available later than this are left to the server that made them: it gives them to its own polls, or offers
+    /// them to the others. `None` if all tasks are for this server.
+    pub young_since: Option<Timestamp>,
+    /// Tasks that other servers offered, of whatever age.
+    pub offered: Vec<TaskId>,
     /// Tasks that were left to this server, and that it leaves to the others.
     pub released: Vec<TaskId>,
     /// Polls whose reply may have been given by another server.

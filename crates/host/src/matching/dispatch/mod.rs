@@ -23,6 +23,7 @@ mod in_session;
 mod lanes;
 mod limited;
 mod offer;
+mod offered;
 mod queue;
 mod quiet;
 mod rates;
@@ -39,6 +40,7 @@ pub(crate) use ready_task::{ReadyTask, Reservation};
 pub(crate) use shared::{Polls as PollExtent, UncheckedPolls};
 
 use offer::Origin;
+use offered::OfferedTasks;
 pub(crate) use queue::Asked;
 use queue::Waiter;
 use quiet::Quiet;
@@ -189,6 +191,7 @@ impl Dispatch {
                 claiming: HashSet::new(),
                 claimed: HashSet::new(),
                 released: Vec::new(),
+                offered: OfferedTasks::default(),
                 expiries: BTreeSet::new(),
                 quiet: Quiet::default(),
                 is_partial: false,

@@ -9,6 +9,8 @@ use longhaul_engine::queue::PollFilter;
 use longhaul_store::{QueueKey, Wanted};
 use tokio::time::Instant;
 
+use crate::cluster::looks::NewTasks;
+
 /// How long the result of a look is used. Waiting polls are looked for every second, which renews it. A poll that does not wait looks
 /// at least this often, whatever hints are lost.
 const VALID: Duration = Duration::from_secs(2);
@@ -19,28 +21,28 @@ const QUEUES_MAX: usize = 10_000;
 /// What the newest looks did not find.
 #[derive(Default)]
 pub(super) struct Quiet {
-    /// When the look for a poll began, by the hash of what the poll accepts.
-    queues: HashMap<QueueKey, HashMap<u64, Instant>>,
+    /// When the look for a poll began and what it took, by the hash of what the poll accepts.
+    queues: HashMap<QueueKey, HashMap<u64, (Instant, NewTasks)>>,
     /// Queues that got a task while a look was on its way, which may have missed it.
     disturbed: HashSet<QueueKey>,
-    begun_at: Option<Instant>,
+    begun: Option<(Instant, NewTasks)>,
 }
 
 impl Quiet {
     /// Records that a look begins. There is one at a time.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, new_tasks: NewTasks) {
         self.disturbed.clear();
-        self.begun_at = Some(Instant::now());
+        self.begun = Some((Instant::now(), new_tasks));
     }
 
     /// Returns whether a look is on its way.
     pub(super) fn is_looking(&self) -> bool {
-        self.begun_at.is_some()
+        self.begun.is_some()
     }
 
     /// Records the queues in which the look found nothing.
     pub(super) fn end<'a>(&mut self, empty: impl Iterator<Item = &'a Wanted>) {
-        let Some(begun_at) = self.begun_at.take() else {
+        let Some(begun) = self.begun.take() else {
             return;
         };
         for wanted in empty.filter(|wanted| !self.disturbed.contains(&wanted.queue)) {
@@ -48,9 +50,9 @@ impl Quiet {
                 self.queues.clear();
             }
             let filters = self.queues.entry(wanted.queue.clone()).or_default();
-            filters.retain(|_, at| is_valid(*at, begun_at));
+            filters.retain(|_, (at, _)| is_valid(*at, begun.0));
             for (filter, _) in &wanted.polls {
-                filters.insert(hash(filter), begun_at);
+                filters.insert(hash(filter), begun);
             }
         }
     }
@@ -58,7 +60,7 @@ impl Quiet {
     /// Records that a queue may have a task that this server does not have.
     pub(super) fn disturb(&mut self, queue: &QueueKey) {
         self.queues.remove(queue);
-        if self.begun_at.is_some() && self.disturbed.len() < QUEUES_MAX {
+        if self.begun.is_some() && self.disturbed.len() < QUEUES_MAX {
             self.disturbed.insert(queue.clone());
         }
     }
@@ -66,14 +68,19 @@ impl Quiet {
     /// Records that any queue may have tasks that this server does not have.
     pub(super) fn disturb_all(&mut self) {
         self.queues.clear();
-        self.begun_at = None;
+        self.begun = None;
     }
 
-    /// Returns whether a look for such a poll found nothing, and nothing has come since.
-    pub(super) fn is_quiet(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
+    /// Returns whether a look for such a poll found nothing, and nothing has come since. It took at least these new tasks.
+    pub(super) fn is_quiet(
+        &self,
+        queue: &QueueKey,
+        filter: &PollFilter,
+        new_tasks: NewTasks,
+    ) -> bool {
         let looked_at = self.queues.get(queue);
         let looked_at = looked_at.and_then(|filters| filters.get(&hash(filter)));
-        looked_at.is_some_and(|at| is_valid(*at, Instant::now()))
+        looked_at.is_some_and(|(at, took)| *took >= new_tasks && is_valid(*at, Instant::now()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Matching of tasks that other servers hand out too: what the waiting polls want, and what a look found for them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +12,7 @@ use longhaul_store::{PollId, QueueKey, Wanted};
 
 use super::queue::Waiter;
 use super::{Dispatch, Origin, ReadyTask, State, queue_of};
+use crate::cluster::looks::NewTasks;
 use crate::matching::admission::Throttle;
 
 /// Tasks that are taken for one queue at once.
@@ -52,9 +53,13 @@ impl UncheckedPolls {
 
 impl Dispatch {
     /// Returns what the polls wait for, of these queues or of all. A look for it begins.
-    pub(crate) fn wanted(&self, queues: Option<&HashSet<QueueKey>>) -> Vec<Wanted> {
+    pub(crate) fn wanted(
+        &self,
+        queues: Option<&HashSet<QueueKey>>,
+        new_tasks: NewTasks,
+    ) -> Vec<Wanted> {
         let mut state = self.state.lock();
-        state.quiet.begin();
+        state.quiet.begin(new_tasks);
         state.claimed.clear();
         let waiting = state.queues.iter().filter(|(key, queue)| {
             !queue.waiters.is_empty() && queues.is_none_or(|queues| queues.contains(key))
@@ -166,9 +171,30 @@ impl Dispatch {
     }
 
     /// Returns whether a look for such a poll found nothing a moment ago, and nothing has come since.
-    pub(crate) fn is_quiet(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
+    pub(crate) fn is_quiet(
+        &self,
+        queue: &QueueKey,
+        filter: &PollFilter,
+        new_tasks: NewTasks,
+    ) -> bool {
         let state = self.state.lock();
-        state.quiet.is_quiet(queue, filter)
+        state.quiet.is_quiet(queue, filter, new_tasks)
+    }
+
+    /// Records that another server offers new tasks of a queue, or room in it.
+    pub(crate) fn note_offered(&self, queue: &QueueKey, tasks: &BTreeSet<TaskId>) {
+        let mut state = self.state.lock();
+        state.quiet.disturb(queue);
+        state.offered.add(queue, tasks, self.clock.now());
+    }
+
+    /// Returns the new tasks of these queues that other servers offered.
+    pub(crate) fn offered(&self, wanted: &[Wanted]) -> Vec<TaskId> {
+        let now = self.clock.now();
+        let offered = &mut self.state.lock().offered;
+        let tasks = wanted.iter();
+        let tasks = tasks.flat_map(|wanted| offered.of(&wanted.queue, now));
+        tasks.collect()
     }
 
     /// Records that a queue may have a task that this server does not have.
@@ -197,6 +223,7 @@ impl Dispatch {
         let empty = empty.filter(|wanted| !found.contains(&wanted.queue));
         state.quiet.end(empty);
         for row in rows {
+            state.offered.remove(&queue_of(row), &row.task_id);
             state.offer(queue_of(row), ReadyTask::from(row), Origin::Fetched, now);
         }
         if state.is_alone {
@@ -299,7 +326,7 @@ impl State {
     /// Returns whether the best task for such a poll is here, if any task is. A server that is alone has tasks which it did not look for,
     /// and the store may have older ones.
     pub(super) fn has_all_for(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
-        !self.is_alone || self.quiet.is_quiet(queue, filter)
+        !self.is_alone || self.quiet.is_quiet(queue, filter, NewTasks::All)
     }
 
     /// Returns the tasks that wait here, of some queues.

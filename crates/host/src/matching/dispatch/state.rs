@@ -9,6 +9,7 @@ use longhaul_protocol::id::{Namespace, TaskId};
 use longhaul_store::QueueKey;
 
 use super::lanes::LaneKey;
+use super::offered::OfferedTasks;
 use super::queue::{Queue, QueuePlace};
 use super::quiet::Quiet;
 use super::session_index::SessionIndex;
@@ -45,6 +46,8 @@ pub(super) struct State {
     pub(super) claimed: HashSet<TaskId>,
     /// Tasks that the next look leaves to other servers.
     pub(super) released: Vec<TaskId>,
+    /// New tasks that other servers offered.
+    pub(super) offered: OfferedTasks,
     /// When tasks that are here for a moment are removed.
     pub(super) expiries: BTreeSet<(Timestamp, TaskId)>,
     /// What the newest looks at a shared store did not find.
