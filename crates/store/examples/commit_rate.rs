@@ -1,7 +1,11 @@
-//! How many transitions a second the SQLite store takes, by the number of commits that wait at a time and of runs already
-//! stored, beside what one sync of the same disk costs.
+//! How many transitions a second a store takes, by the number of commits that wait at a time and of runs already stored, beside
+//! what one sync of the same disk costs.
 //!
 //!     cargo run --release -p longhaul-store --example commit_rate [DIRECTORY]
+//!     cargo run --release -p longhaul-store --example commit_rate postgres://HOST/DATABASE
+//!
+//! With an address, the store is a new database beside that one, dropped afterwards, with few stored runs only. KiB written are those of
+//! this process.
 //!
 //! A transition is what completing an activity costs: one run row, two events, one task, one part. "spread" is the number
 //! of runs that transitions go to in turn: about twice as many as wait on a busy server, all that are stored in the worst
@@ -25,8 +29,9 @@ use longhaul_engine::run::state::Run;
 use longhaul_protocol::Ids;
 use longhaul_protocol::id::TaskId;
 use longhaul_store::conformance::fixture::{at, next, part, push_event, spec, start, task};
+use longhaul_store::postgres::{Options, Postgres, Scratch};
 use longhaul_store::sqlite::Sqlite;
-use longhaul_store::{Page, RunStore as _, Stats, Store};
+use longhaul_store::{Page, Stats, Store};
 use serde_json::json;
 
 const STORED: [usize; 2] = [1_000, 100_000];
@@ -37,8 +42,13 @@ const READS: usize = 2_000;
 const WARM_UP: Duration = Duration::from_secs(1);
 
 fn main() {
-    let directory = std::env::args()
-        .nth(1)
+    let place = std::env::args().nth(1);
+    let address = place
+        .as_deref()
+        .filter(|place| place.starts_with("postgres"));
+    let directory = place
+        .as_ref()
+        .filter(|_| address.is_none())
         .map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = tempfile::tempdir_in(directory).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -52,27 +62,43 @@ fn main() {
     println!(
         "  stored  spread  waiting  transitions/s   batch  µs in SQL  KiB written    commit       p50       p99"
     );
+    if let Some(address) = address {
+        runtime.block_on(measure_postgres(address));
+        return;
+    }
     for stored in STORED {
         let path = directory.path().join(format!("{stored}.db"));
         let store = Sqlite::open(&path).unwrap();
-        let mut runs = runtime.block_on(fill(&store, stored));
-        for spread in SPREADS.into_iter().filter(|spread| *spread <= stored) {
-            let mut turns = Turns {
-                next: 0,
-                spread,
-                stored,
-            };
-            for waiting in WAITING {
-                runtime.block_on(work(&store, &mut runs, &mut turns, waiting, WARM_UP));
-                let measured =
-                    runtime.block_on(work(&store, &mut runs, &mut turns, waiting, MEASURE));
-                measured.print(stored, spread, waiting);
-            }
-        }
-        runtime.block_on(read(&store, &runs));
+        runtime.block_on(measure(&store, stored));
         let bytes = std::fs::metadata(&path).unwrap().len();
         println!("{stored:>8} runs in {} MB", bytes >> 20);
     }
+}
+
+async fn measure_postgres(address: &str) {
+    let options = Options::parse(address).unwrap();
+    let database = Scratch::create(&options).await.unwrap();
+    let store = Postgres::open(database.options()).await.unwrap();
+    measure(&store, STORED[0]).await;
+    drop(store);
+    database.drop_database().await.unwrap();
+}
+
+async fn measure(store: &impl Store, stored: usize) {
+    let mut runs = fill(store, stored).await;
+    for spread in SPREADS.into_iter().filter(|spread| *spread <= stored) {
+        let mut turns = Turns {
+            next: 0,
+            spread,
+            stored,
+        };
+        for waiting in WAITING {
+            work(store, &mut runs, &mut turns, waiting, WARM_UP).await;
+            let measured = work(store, &mut runs, &mut turns, waiting, MEASURE).await;
+            measured.print(stored, spread, waiting);
+        }
+    }
+    read(store, &runs).await;
 }
 
 fn sync_time(directory: &Path) -> Duration {
@@ -97,7 +123,7 @@ fn ids(number: usize) -> Ids {
     )
 }
 
-async fn fill(store: &Sqlite, stored: usize) -> Vec<Run> {
+async fn fill(store: &impl Store, stored: usize) -> Vec<Run> {
     let mut runs = Vec::with_capacity(stored);
     for chunk in (0..stored).collect::<Vec<_>>().chunks(1_000) {
         let mut answers = FuturesUnordered::new();
@@ -165,7 +191,7 @@ fn dress(change: &mut RunChange, step: u64, minted: usize) {
 }
 
 /// What reads by key cost without writes beside them.
-async fn read(store: &Sqlite, runs: &[Run]) {
+async fn read(store: &impl Store, runs: &[Run]) {
     let place = |turn: usize| turn * Turns::STRIDE % runs.len();
     let started = Instant::now();
     for turn in 0..READS {
@@ -231,7 +257,7 @@ impl Turns {
 
 /// Keeps `waiting` commits in flight for as long as `time`.
 async fn work(
-    store: &Sqlite,
+    store: &impl Store,
     runs: &mut [Run],
     turns: &mut Turns,
     waiting: usize,
@@ -300,7 +326,7 @@ impl Measured {
             transitions / batches as f64,
             (batch_nanos - sync_nanos) as f64 / 1e3 / transitions,
             self.bytes as f64 / 1024.0 / transitions,
-            Duration::from_nanos(sync_nanos / batches),
+            Duration::from_nanos(sync_nanos / batches.max(1)),
             percentile(50),
             percentile(99),
         );
