@@ -35,16 +35,11 @@ fn run_again(servers: usize, suites: &[&str], left_out: &[&str]) {
     eprintln!("{said}");
 }
 
-/// Programs that run on one server: they fork into a thousand branches.
-const FOR_ONE_SERVER: [&str; 2] = ["conductor_python::starts", "conductor_js::starts"];
-
 #[test]
 fn the_rust_clients_with_one_server() {
-    let suites = ["rust_sdk::", "conductor_rust::"];
-    let suites: Vec<&str> = suites.into_iter().chain(FOR_ONE_SERVER).collect();
     // These compare requests, or have servers of their own.
     let left_out = ["conductor_rust::wire", "conductor_rust::others"];
-    run_again(1, &suites, &left_out);
+    run_again(1, &["rust_sdk::", "conductor_rust::"], &left_out);
 }
 
 #[test]
@@ -55,11 +50,5 @@ fn the_published_clients_with_three_servers() {
         "conductor_js::",
         "conductor_keys::",
     ];
-    // These start many processes and need more of the machine than two suites leave: the client gives up what takes too long.
-    let slow = [
-        "python_sdk::prepared_local_activities",
-        "python_sdk::cancellations",
-    ];
-    let left_out: Vec<&str> = FOR_ONE_SERVER.into_iter().chain(slow).collect();
-    run_again(3, &suites, &left_out);
+    run_again(3, &suites, &[]);
 }
