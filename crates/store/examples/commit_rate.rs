@@ -53,6 +53,7 @@ fn main() {
     let directory = tempfile::tempdir_in(directory).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
+        .enable_all()
         .build()
         .unwrap();
     println!(
@@ -168,7 +169,7 @@ fn dress(change: &mut RunChange, step: u64, minted: usize) {
     change.core.workflow_task = Some(
         serde_json::from_value(json!({
             "id": task_id, "available_at": at(0), "attempt": 1, "offered": true,
-            "lease": {"owner": "python-worker-4711", "expires_at": at(60), "observed_sequence": step, "poll_request_id": task_id},
+            "lease": {"owner": "python-worker-4711", "leased_at": at(0), "expires_at": at(60), "observed_sequence": step, "poll_request_id": task_id},
             "resume": {"resume_source_kind": "activity_execution", "resume_source_id": task_id, "activity_type": "charge",
                 "workflow_wait_kind": "activity", "activity_execution_id": task_id},
         }))
