@@ -67,6 +67,8 @@ macro_rules! commands {
                     Self::ResumeExecution,
                     Self::ReportExecution,
                     Self::AddTaskLog,
+                    Self::MergeVariables,
+                    Self::UpdateExecutionState,
                 ];
                 let of_both = [
                     Self::Start,
@@ -167,6 +169,10 @@ commands! {
     ResumeExecution = "resume_execution" in conductor::execution::command::control;
     /// A line for the log of a task.
     AddTaskLog = "add_task_log" in conductor::execution::command::log;
+    /// Sets or extends variables of a run.
+    MergeVariables = "merge_variables" in conductor::execution::command::variables;
+    /// Sets variables of a run and reports on one of its tasks.
+    UpdateExecutionState = "update_execution_state" in conductor::execution::command::state;
     /// The run of a sub-workflow ended.
     ReportExecution = "report_execution" in conductor::execution::command::control;
 }

@@ -57,6 +57,8 @@ pub enum Rejection {
     OtherProgram { program: Program },
     #[error("the run is not paused")]
     RunNotPaused,
+    #[error("{message}")]
+    ValueTooLarge { message: String },
     #[error("the idempotency key belongs to run {run_id}")]
     KeyTaken { run_id: RunId },
     #[error("{message}")]
@@ -148,6 +150,7 @@ impl Rejection {
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::RunNotClosed => Reason::RunNotClosed,
             Self::RunNotPaused => Reason::RunNotPaused,
+            Self::ValueTooLarge { .. } => Reason::ValueTooLarge,
             Self::KeyTaken { .. } => Reason::IdempotencyKeyTaken,
             Self::SchemaMismatch { .. } => Reason::SchemaMismatch,
             Self::SchemaNotCompared { .. } => Reason::ServerBusy,

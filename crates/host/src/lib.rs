@@ -33,13 +33,15 @@ mod views;
 
 pub use clock::skew::{ClockSkew, SkewLevel};
 pub use conductor::definitions::Existing;
+pub use conductor::executions::signals::{Signal, StateUpdate};
+pub use conductor::executions::test_run::Mocks;
+pub use conductor::executions::wait::{WaitUntil, Waited};
 pub use conductor::executions::{ExecutionView, StartExecution};
 pub use conductor::poll_data::LastPoll;
 pub use conductor::refusal::ConductorRefusal;
 pub use conductor::schemas::SchemaVersion;
 pub use conductor::search::{Correlated, Instances, SearchExecutions, Searched};
 pub use conductor::tasks::BatchPoll;
-pub use conductor::wait::{WaitUntil, Waited};
 pub use error::{Error, Result, question_reason};
 pub use idle::Idle;
 pub use longhaul_engine::conductor::execution::end::AfterTermination;

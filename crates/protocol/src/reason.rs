@@ -225,6 +225,8 @@ reasons! {
     OtherProgram "other_program" fatal,
     /// Only a paused definition run can be resumed.
     RunNotPaused "run_not_paused" fatal,
+    /// A value is larger than its limit.
+    ValueTooLarge "value_too_large" fatal,
     /// The idempotency key of a start belongs to another run, and the strategy of the start refuses a second one.
     IdempotencyKeyTaken "idempotency_key_taken" fatal,
     /// The input of a start does not match the schema that its definition enforces.

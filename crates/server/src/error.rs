@@ -177,6 +177,7 @@ fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
             StatusCode::BAD_REQUEST
         }
         ConductorRefusal::DefinitionExists { .. } => StatusCode::CONFLICT,
+        ConductorRefusal::TooManyTestRuns => StatusCode::SERVICE_UNAVAILABLE,
         ConductorRefusal::NoSuchDefinition { .. }
         | ConductorRefusal::DefinitionUnusable(_)
         | ConductorRefusal::NoSuchExecution(_)
@@ -242,7 +243,9 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::InvalidSearchAttributes { .. }
         | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        Rejection::SchemaMismatch { .. } => StatusCode::BAD_REQUEST,
+        Rejection::SchemaMismatch { .. } | Rejection::ValueTooLarge { .. } => {
+            StatusCode::BAD_REQUEST
+        }
         Rejection::SchemaNotCompared { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Rejection::UpdateRefused(refused) if refused.reason == Reason::UnknownUpdate => {
             StatusCode::NOT_FOUND
@@ -293,6 +296,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
         Rejection::KeyTaken { run_id } => refusal.with("workflowId", run_id.as_str()),
         Rejection::RunNotPaused
+        | Rejection::ValueTooLarge { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::SchemaMismatch { .. }
         | Rejection::SchemaNotCompared { .. } => refusal,

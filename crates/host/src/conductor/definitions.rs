@@ -273,6 +273,32 @@ impl Finder {
         namespace: &Namespace,
         definition: &WorkflowDef,
     ) -> Result<std::result::Result<Arc<Snapshot>, String>> {
+        match self.compile(namespace, definition).await? {
+            Ok(snapshot) => Ok(Ok(self.snapshots.store(&*self.store, snapshot).await?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// As [`Self::registered_snapshot`]. The snapshot is not stored.
+    pub(crate) async fn compile_registered(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        version: Option<i32>,
+    ) -> Result<Option<std::result::Result<Arc<Snapshot>, String>>> {
+        let all = self.definitions.all(&*self.store, namespace).await?;
+        match all.version(name, version) {
+            Some(definition) => Ok(Some(self.compile(namespace, definition).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Self::snapshot_of`]. The snapshot is not stored.
+    pub(crate) async fn compile(
+        &self,
+        namespace: &Namespace,
+        definition: &WorkflowDef,
+    ) -> Result<std::result::Result<Arc<Snapshot>, String>> {
         let all = self.definitions.all(&*self.store, namespace).await?;
         let task_defs: BTreeMap<String, Arc<TaskDef>> = needed_task_defs(definition)
             .into_iter()
@@ -292,13 +318,8 @@ impl Finder {
             sub_workflows,
             schemas,
         };
-        match Snapshot::compile(definition.clone(), &lookups) {
-            Ok(snapshot) => Ok(Ok(self
-                .snapshots
-                .store(&*self.store, Arc::new(snapshot))
-                .await?)),
-            Err(error) => Ok(Err(error.to_string())),
-        }
+        let compiled = Snapshot::compile(definition.clone(), &lookups);
+        Ok(compiled.map(Arc::new).map_err(|error| error.to_string()))
     }
 
     /// Returns a task definition with the schemas that it enforces.

@@ -1,5 +1,9 @@
 //! Definition runs as callers see them: start, read, terminate, pause, resume.
 
+pub(crate) mod signals;
+pub(crate) mod test_run;
+pub(crate) mod wait;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

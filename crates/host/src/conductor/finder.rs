@@ -118,18 +118,22 @@ impl Finder {
         };
         let before = HistorySeq::new(event.get().saturating_sub(1));
         let events = self.store.history(run_id, before, event, page).await?;
-        let member = match member {
-            EventMember::Input => "input",
-            EventMember::Output => "output",
-            EventMember::Variables => "variables",
-        };
         let payload = events.first().map(|event| event.payload.as_str());
-        let value = payload
-            .and_then(|payload| from_stored::<Value>(payload).ok())
-            .and_then(|mut payload| payload.get_mut(member).map(Value::take));
+        let value = payload.and_then(|payload| member_of(payload, member));
         value.map(Arc::new).ok_or_else(|| {
-            tracing::error!(%run_id, sequence = event.get(), member, "a stored value of a run is missing");
+            tracing::error!(%run_id, sequence = event.get(), ?member, "a stored value of a run is missing");
             Error::Internal
         })
     }
+}
+
+/// Returns a value that the payload of an event contains.
+pub(super) fn member_of(payload: &str, member: EventMember) -> Option<Value> {
+    let member = match member {
+        EventMember::Input => "input",
+        EventMember::Output => "output",
+        EventMember::Variables => "variables",
+    };
+    let mut payload: Value = from_stored(payload).ok()?;
+    payload.get_mut(member).map(Value::take)
 }

@@ -13,4 +13,3 @@ pub(crate) mod schemas;
 pub(crate) mod search;
 pub(crate) mod snapshots;
 pub(crate) mod tasks;
-pub(crate) mod wait;

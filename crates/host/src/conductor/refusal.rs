@@ -20,6 +20,8 @@ pub enum ConductorRefusal {
     /// The search or list is malformed, or its answer would be too large.
     #[error("{0}")]
     BadSearch(String),
+    #[error("Too many test runs wait for their turn. Try again later.")]
+    TooManyTestRuns,
     #[error("Task not found for taskId: {0}")]
     NoSuchTask(String),
     #[error("Task {task_id} is not a task of workflow {workflow_id}")]
@@ -48,6 +50,7 @@ impl ConductorRefusal {
             Self::NoSuchDefinition { .. } | Self::DefinitionUnusable(_) => {
                 Reason::DefinitionNotFound
             }
+            Self::TooManyTestRuns => Reason::ServerBusy,
             Self::NoSuchExecution(_) => Reason::RunNotFound,
             Self::NoSuchTask(_) | Self::TaskOfOtherWorkflow { .. } | Self::NoOpenTask { .. } => {
                 Reason::TaskNotFound

@@ -43,3 +43,8 @@ async fn retries() {
 async fn starts() {
     run_node("starts.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn signals() {
+    run_node("signals.mjs", &Server::start().await).await;
+}

@@ -48,3 +48,8 @@ async fn processes() {
 async fn retries() {
     run_conductor("retries.py", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn signals() {
+    run_conductor("signals.py", &Server::start().await).await;
+}

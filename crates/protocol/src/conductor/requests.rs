@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{IdempotencyStrategy, Object, TaskResult, WorkflowDef};
+use super::{IdempotencyStrategy, Object, ResultStatus, TaskResult, WorkflowDef};
 
 model! {
     /// A start of a workflow.
@@ -75,5 +75,37 @@ model! {
         "taskReferenceName" task_reference_name: Option<String>;
         "taskResult" task_result: Option<TaskResult>;
         "variables" variables: Object;
+    }
+}
+
+model! {
+    /// A run of a workflow that nothing of is stored. The results of its tasks are given.
+    pub struct WorkflowTestRequest {
+        "name" name: String;
+        /// Absent is the highest registered version.
+        "version" version: Option<i32>;
+        "correlationId" correlation_id: Option<String>;
+        "input" input: Object;
+        "taskToDomain" task_to_domain: BTreeMap<String, String>;
+        /// A definition to run as it is.
+        "workflowDef" workflow_def: Option<WorkflowDef>;
+        "priority" priority: i32;
+        "createdBy" created_by: Option<String>;
+        /// By the reference of a task, the results of its attempts in their order.
+        "taskRefToMockOutput" task_ref_to_mock_output: BTreeMap<String, Vec<TaskMock>>;
+        /// By the reference of a SUB_WORKFLOW task, the results of the tasks of its run. The other members are not used.
+        "subWorkflowTestRequest" sub_workflow_test_request: BTreeMap<String, WorkflowTestRequest>;
+    }
+}
+
+model! {
+    /// The result of one attempt of a task in a test run.
+    pub struct TaskMock {
+        "status" status: ResultStatus = ResultStatus::Completed;
+        "output" output: Object;
+        /// How long the attempt takes, in milliseconds.
+        "executionTime" execution_time: i64;
+        /// How long the attempt waits for a worker, in milliseconds.
+        "queueWaitTime" queue_wait_time: i64;
     }
 }

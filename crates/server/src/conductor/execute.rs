@@ -17,7 +17,7 @@ use crate::gate::Refusal;
 const WAIT_SECONDS_DEFAULT: i64 = 10;
 
 /// The longest wait.
-const WAIT_SECONDS_MAX: i64 = 120;
+pub(super) const WAIT_SECONDS_MAX: i64 = 120;
 
 pub(super) async fn execute(call: Call) -> Result<Answer, Refusal> {
     let mut request: StartWorkflowRequest = call.body()?;
@@ -54,7 +54,7 @@ pub(super) async fn execute(call: Call) -> Result<Answer, Refusal> {
 }
 
 /// Reads what the answer shows.
-fn read_strategy(call: &Call) -> Result<ReturnStrategy, Refusal> {
+pub(super) fn read_strategy(call: &Call) -> Result<ReturnStrategy, Refusal> {
     match call.text("returnStrategy") {
         None => Ok(ReturnStrategy::TargetWorkflow),
         Some(word) => word
@@ -64,7 +64,7 @@ fn read_strategy(call: &Call) -> Result<ReturnStrategy, Refusal> {
 }
 
 /// Reads what ends the wait.
-fn read_wait(call: &Call) -> Result<WaitUntil, Refusal> {
+pub(super) fn read_wait(call: &Call) -> Result<WaitUntil, Refusal> {
     let seconds = call.number("waitForSeconds")?;
     let seconds = seconds
         .filter(|seconds| *seconds > 0)
@@ -77,7 +77,7 @@ fn read_wait(call: &Call) -> Result<WaitUntil, Refusal> {
     })
 }
 
-fn render(waited: &Waited, strategy: ReturnStrategy, request_id: String) -> Answer {
+pub(super) fn render(waited: &Waited, strategy: ReturnStrategy, request_id: String) -> Answer {
     let target = waited.target.workflow(false);
     let shown = Shown {
         strategy,

@@ -9,8 +9,10 @@ mod metadata;
 mod queues;
 mod schemas;
 mod search;
+mod signals;
 mod system;
 mod tasks;
+mod test_run;
 mod token;
 mod workflows;
 
@@ -106,6 +108,7 @@ pub(crate) fn routes() -> Routes {
             "/api/workflow/execute/{a}/{b}",
             post(OPERATORS, execute::execute),
         )
+        .route("/api/workflow/test", post(OPERATORS, test_run::test))
         .route("/api/workflow/search", get(OPERATORS, search::search))
         .route(
             "/api/workflow/search-v2",
@@ -129,6 +132,14 @@ pub(crate) fn routes() -> Routes {
             get(OPERATORS, workflows::status),
         )
         .route("/api/workflow/{a}/tasks", get(OPERATORS, workflows::tasks))
+        .route(
+            "/api/workflow/{a}/variables",
+            post(OPERATORS, signals::merge_variables),
+        )
+        .route(
+            "/api/workflow/{a}/state",
+            post(OPERATORS, signals::update_state),
+        )
         .route("/api/workflow/{a}/pause", put(OPERATORS, workflows::pause))
         .route(
             "/api/workflow/{a}/resume",
@@ -156,6 +167,11 @@ pub(crate) fn routes() -> Routes {
         .route(
             "/api/tasks/{a}/log",
             get(WORKERS, logs::list).merge(post(WORKERS, logs::add)),
+        )
+        .route("/api/tasks/{a}/{b}/signal", post(WORKERS, signals::signal))
+        .route(
+            "/api/tasks/{a}/{b}/signal/sync",
+            post(WORKERS, signals::signal_and_wait),
         )
         .route("/api/tasks/queue/all", get(WORKERS, queues::all))
         .route(
@@ -247,7 +263,7 @@ fn is_unserved(path: &str) -> bool {
         segments,
         [
             "workflow",
-            "test" | "bulk" | "search-by-tasks" | "search-by-tasks-v2" | "externalstoragelocation",
+            "bulk" | "search-by-tasks" | "search-by-tasks-v2" | "externalstoragelocation",
             ..
         ] | [
             "tasks",
@@ -255,7 +271,6 @@ fn is_unserved(path: &str) -> bool {
             "",
             ..
         ] | ["tasks", "queue", "requeue", ..]
-            | ["tasks", _, _, "signal", "" | "sync"]
             | ["metadata", "workflow", _, "tags" | "rate-limit", ""]
     )
 }
@@ -323,13 +338,10 @@ mod tests {
     #[test]
     fn literal_segments_of_other_servers_are_not_variables() {
         for path in [
-            "/api/workflow/test",
             "/api/workflow/bulk/pause",
             "/api/workflow/search-by-tasks",
             "/api/tasks/search",
             "/api/tasks/queue/requeue/t",
-            "/api/tasks/w/COMPLETED/signal",
-            "/api/tasks/w/COMPLETED/signal/sync",
             "/api/metadata/workflow/w/tags",
         ] {
             assert!(is_unserved(path), "{path}");

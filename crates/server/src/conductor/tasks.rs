@@ -63,6 +63,11 @@ fn read_report(result: &TaskResult) -> Result<ExecutionReport, Refusal> {
     if result.extend_lease {
         return Ok(ExecutionReport::ExtendLease);
     }
+    read_status_report(result)
+}
+
+/// Reads what a result reports, without the task that it names.
+pub(super) fn read_status_report(result: &TaskResult) -> Result<ExecutionReport, Refusal> {
     let Some(status) = result.status else {
         let words = "IN_PROGRESS, COMPLETED, FAILED, FAILED_WITH_TERMINAL_ERROR or CANCELED";
         return Err(bad_request(format!("status: must be {words}")));

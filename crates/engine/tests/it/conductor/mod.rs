@@ -11,6 +11,7 @@ mod loops;
 mod random;
 mod reports;
 mod schemas;
+mod signals;
 mod sub_workflows;
 mod timeouts;
 mod traces;

@@ -4,4 +4,6 @@ pub mod claim;
 pub mod control;
 pub mod log;
 pub mod start;
+pub mod state;
 pub mod update;
+pub mod variables;

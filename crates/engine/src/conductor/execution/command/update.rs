@@ -38,6 +38,8 @@ pub enum TaskTarget {
     },
     /// The open task with this reference, with or without its iteration.
     Reference(String),
+    /// The first open task that waits for a signal: a WAIT or a YIELD.
+    Signalled,
 }
 
 /// What is reported.
@@ -132,7 +134,7 @@ impl UpdateExecutionTask {
         Ok(draft.finish(Ok(updated)))
     }
 
-    fn find<'a>(&self, draft: &'a Draft<'_>) -> Option<&'a Arc<ExecutionTask>> {
+    pub(super) fn find<'a>(&self, draft: &'a Draft<'_>) -> Option<&'a Arc<ExecutionTask>> {
         match &self.target {
             TaskTarget::Id { task_id, seq } => draft.task(*seq).filter(|task| task.id == *task_id),
             TaskTarget::Reference(reference) => {
@@ -141,10 +143,16 @@ impl UpdateExecutionTask {
                 let exact = exact.filter(|task| task.is_open());
                 exact.or_else(|| draft.newest_task(reference).filter(|task| task.is_open()))
             }
+            TaskTarget::Signalled => {
+                let is_wait = |task: &&Arc<ExecutionTask>| {
+                    matches!(task.task_type.as_str(), "WAIT" | "YIELD")
+                };
+                draft.tasks_after(0).find(is_wait)
+            }
         }
     }
 
-    fn apply(&self, pass: &mut Pass<'_, '_>, task: &ExecutionTask) -> Try<()> {
+    pub(super) fn apply(&self, pass: &mut Pass<'_, '_>, task: &ExecutionTask) -> Try<()> {
         let Report::Status {
             status,
             output,

@@ -11,14 +11,14 @@ use longhaul_protocol::conductor::Task;
 use longhaul_protocol::id::{Namespace, RunId, TaskId};
 use tokio::time::Instant;
 
-use super::executions::ExecutionView;
-use super::refusal::ConductorRefusal;
+use super::ExecutionView;
 use crate::commit::wakes::Watch;
+use crate::conductor::refusal::ConductorRefusal;
 use crate::error::Result;
 use crate::views::Executions;
 
 /// Runs of one tree that a wait looks at. A tree may be larger; then only the first are searched.
-const TREE_MAX: usize = 1000;
+pub(super) const TREE_MAX: usize = 1000;
 
 /// What ends a wait, besides the end of the run and a task that waits for a caller.
 #[derive(Clone, Debug)]
