@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use longhaul_host::clock::{Clock, ManualClock, SystemClock};
 use longhaul_host::conductor::evaluate::Evaluator;
-use longhaul_host::{Config, Host};
+use longhaul_host::{Config, Host, SystemTasks};
 use longhaul_protocol::Timestamp;
 use longhaul_sdk::Client;
 use longhaul_sdk::client;
@@ -36,7 +36,7 @@ use longhaul_server::{App, Options};
 use longhaul_store::Store;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
-use longhaul_system::{Limits, Scripts};
+use longhaul_system::{Addresses, HTTP_TASK, HttpCalls, Limits, Scripts};
 
 pub mod testing;
 mod traffic;
@@ -95,6 +95,7 @@ impl Embedded {
             begin: None,
             config: Config {
                 evaluator: Evaluator(Arc::new(Scripts::new(Limits::default()))),
+                system_tasks: HttpTasks::All.system_tasks(),
                 ..Config::default()
             },
         }
@@ -186,6 +187,12 @@ impl Builder {
         self
     }
 
+    /// Says whether the server makes the calls of HTTP tasks in Conductor definitions, and to where. It makes all of them by default.
+    pub fn http_tasks(mut self, calls: HttpTasks) -> Self {
+        self.config.system_tasks = calls.system_tasks();
+        self
+    }
+
     /// Opens the server.
     ///
     /// # Errors
@@ -215,6 +222,31 @@ impl Builder {
             client,
             clock: manual,
         })
+    }
+}
+
+/// Which calls of HTTP tasks the server makes; see [`Builder::http_tasks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpTasks {
+    /// Calls to every address.
+    All,
+    /// Only calls to public addresses: not to this machine, to private networks, or to metadata services.
+    Public,
+    /// None. Definitions with HTTP tasks are refused.
+    Off,
+}
+
+impl HttpTasks {
+    fn system_tasks(self) -> SystemTasks {
+        let calls_to =
+            |addresses| SystemTasks::default().with(HTTP_TASK, Arc::new(HttpCalls::new(addresses)));
+        match self {
+            Self::All => calls_to(Addresses::All),
+            Self::Public => calls_to(Addresses::Public),
+            Self::Off => {
+                SystemTasks::default().without(HTTP_TASK, "HTTP tasks are off on this server")
+            }
+        }
     }
 }
 

@@ -61,6 +61,7 @@ macro_rules! commands {
                 let of_definitions = [
                     Self::ClaimExecutionTasks,
                     Self::UpdateExecutionTask,
+                    Self::RenewExecutionTask,
                     Self::ContinuePass,
                     Self::TerminateExecution,
                     Self::PauseExecution,
@@ -160,6 +161,8 @@ commands! {
     // On definition runs.
     /// Hands tasks to a worker.
     ClaimExecutionTasks = "claim_execution_tasks" in conductor::execution::command::claim;
+    /// A server goes on with a task that it took.
+    RenewExecutionTask = "renew_execution_task" in conductor::execution::command::claim;
     /// A report on a task.
     UpdateExecutionTask = "update_execution_task" in conductor::execution::command::update;
     /// Goes on with a pass that reached its bound.

@@ -1,8 +1,9 @@
 //! Whether anything can happen without time passing. For tests that move the clock: they move it when the answer is no.
 //!
-//! Four things act in a host: requests, which the caller counts; the sweeps of runs and of sessions, which report here when they
-//! wait; and the outbox. The holder of a lease may act at any time, so leases are listed by task.
+//! These act in a host: requests, which the caller counts; the sweeps of runs and of sessions, which report here when they
+//! wait; the outbox; and tasks that the server runs itself, which count as work. The holder of a lease may act at any time, so leases are listed by task.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_engine::run::advance_time::next_due;
@@ -64,9 +65,25 @@ impl IdleTracker {
         waiting.await
     }
 
+    /// Counts as work until the returned value is dropped.
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        self.working.fetch_add(1, Ordering::SeqCst);
+        Busy(Arc::clone(self))
+    }
+
     /// Notifies waiters that something may have become idle.
     pub(crate) fn notify(&self) {
         self.changed.notify_waiters();
+    }
+}
+
+/// Something in the host that works.
+pub(crate) struct Busy(Arc<IdleTracker>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::SeqCst);
+        self.0.notify();
     }
 }
 
@@ -109,8 +126,14 @@ impl Host {
             || wakes.idle.working.load(Ordering::SeqCst) > 0
             || !wakes.outbox.is_empty()
             || due_at.is_some_and(|at| at <= now);
+        // A poll of the server's own that got a task is followed by work.
+        let is_waited_for = |queue: &_| wakes.dispatch.is_waited_for(queue);
+        let Some(own_polls) = self.inner.own_polls.waiting(is_waited_for) else {
+            return Ok(None);
+        };
+        let waiting = wakes.dispatch.waiting() + self.inner.queries.dispatch.waiting();
         Ok((!moves).then(|| Idle {
-            polls_waiting: wakes.dispatch.waiting() + self.inner.queries.dispatch.waiting(),
+            polls_waiting: waiting.saturating_sub(own_polls),
             leased: leased.into_iter().map(|row| row.task_id).collect(),
             due_at,
         }))

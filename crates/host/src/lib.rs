@@ -76,6 +76,7 @@ pub use registry::namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, WorkerFilter, WorkerList, WorkerView};
 pub use sweeps::audit::AuditPlace;
+pub use sweeps::system_tasks::{RunTask, SYSTEM_TASKS_MAX, SystemTasks, TaskEnd};
 pub use views::{
     ActivityTasks, Definitions, ExecutionTasks, Executions, LocalActivities, Namespaces, Queries,
     Rollouts, SearchAttributes, Sessions, TaskQueues, Validations, Workers, WorkflowTasks,
@@ -126,6 +127,8 @@ pub struct Config {
     pub fleet_validation: FleetValidation,
     /// Runs the scripts of definitions.
     pub evaluator: Evaluator,
+    /// Tasks that the server runs itself.
+    pub system_tasks: SystemTasks,
     /// What operators call this server.
     pub server_name: Option<String>,
 }
@@ -145,6 +148,7 @@ impl Default for Config {
             request_caps: RequestCaps::default(),
             fleet_validation: FleetValidation::default(),
             evaluator: Evaluator::default(),
+            system_tasks: SystemTasks::default(),
             server_name: None,
         }
     }
@@ -173,6 +177,7 @@ struct Inner {
     presence: cluster::presence::Presence,
     passing: cluster::questions::Passing,
     lease_checks: Arc<cluster::lease_checks::LeaseChecks>,
+    own_polls: sweeps::system_tasks::OwnPolls,
     skew: clock::skew::SkewWatch,
     config: Config,
     /// Cancelled first: waiting polls return and nothing new is leased.
@@ -235,6 +240,7 @@ impl Host {
             presence: cluster::presence::Presence::default(),
             passing: cluster::questions::Passing::default(),
             lease_checks: Arc::default(),
+            own_polls: sweeps::system_tasks::OwnPolls::default(),
             skew: clock::skew::SkewWatch::default(),
             config,
             stopping: CancellationToken::new(),
@@ -335,6 +341,7 @@ impl Host {
         };
         let metrics = &wakes.metrics;
         let waiting = wakes.dispatch.waiting() + queries.dispatch.waiting();
+        let waiting = waiting.saturating_sub(self.inner.own_polls.count());
         set(&metrics.polls_waiting, waiting as u64);
         let blocked = wakes.dispatch.blocked_in_session();
         set(&metrics.session_tasks_blocked, blocked as u64);

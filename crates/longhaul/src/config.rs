@@ -17,12 +17,14 @@ mod conductor_keys;
 mod connections;
 #[cfg(test)]
 mod deployment;
+mod http_tasks;
 mod limits;
 mod scripts;
 mod store;
 mod tls;
 mod tokens;
 
+pub(crate) use http_tasks::HttpTasks;
 pub(crate) use limits::Limits;
 pub(crate) use store::{StoreArgs, parse_place};
 pub(crate) use tls::Certificate;
@@ -169,6 +171,9 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     scripts: scripts::ScriptArgs,
 
+    #[command(flatten)]
+    http_tasks: http_tasks::HttpTaskArgs,
+
     /// Memory for copies of runs [default: 128]
     #[arg(long, env = "LONGHAUL_RUN_CACHE_MIB", value_name = "MIB")]
     run_cache_mib: Option<u64>,
@@ -222,6 +227,8 @@ struct File {
     script_memory_mib: Option<u64>,
     script_stack_kib: Option<u64>,
     script_processes: Option<u64>,
+    http_tasks: Option<http_tasks::Switch>,
+    http_tasks_deny_private: Option<bool>,
     run_cache_mib: Option<u64>,
     worker_forget_seconds: Option<u64>,
     log: Option<String>,
@@ -245,6 +252,7 @@ pub(crate) struct Settings {
     pub(crate) certificate: Option<Certificate>,
     pub(crate) connections: longhaul_server::connections::Limits,
     pub(crate) scripts: longhaul_system::Limits,
+    pub(crate) http_tasks: HttpTasks,
     pub(crate) run_cache_mib: Option<u64>,
     pub(crate) worker_forget_seconds: Option<u64>,
     pub(crate) log: String,
@@ -274,6 +282,7 @@ impl ServeArgs {
         let certificate = self.tls.settle(&file)?;
         let connections = self.connections.settle(&file)?;
         let scripts = self.scripts.settle(&file)?;
+        let http_tasks = self.http_tasks.settle(&file);
         let allowed_hosts = match &self.allowed_host {
             given if given.is_empty() => file.allowed_host.unwrap_or_default(),
             given => given.clone(),
@@ -326,6 +335,7 @@ impl ServeArgs {
             certificate,
             connections,
             scripts,
+            http_tasks,
             listen,
             store,
             tokens,

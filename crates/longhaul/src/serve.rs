@@ -69,6 +69,7 @@ pub(crate) async fn serve(
     }
     config.questions = settings.questions.clone();
     config.evaluator = Evaluator(Arc::new(Scripts::new(settings.scripts.clone())));
+    config.system_tasks = settings.http_tasks.system_tasks();
     config.server_name = Some(settings.server_id.clone());
     let host = Host::start(store, config)
         .await

@@ -219,6 +219,8 @@ reasons! {
     DefinitionInvalid "definition_invalid" fatal,
     /// This version of the definition is registered already.
     DefinitionAlreadyExists "definition_already_exists" fatal,
+    /// The definition has a task of a type that this server does not run.
+    TaskTypeOff "task_type_off" fatal,
     /// There is no such definition.
     DefinitionNotFound "definition_not_found" fatal,
     /// The run is of the other family: a definition decides it, or a worker does.

@@ -173,9 +173,9 @@ fn status(error: &Error) -> StatusCode {
 /// Returns the status of a refused operation on definitions or definition runs.
 fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
     match refusal {
-        ConductorRefusal::InvalidDefinition(_) | ConductorRefusal::BadSearch(_) => {
-            StatusCode::BAD_REQUEST
-        }
+        ConductorRefusal::InvalidDefinition(_)
+        | ConductorRefusal::TaskTypeOff(_)
+        | ConductorRefusal::BadSearch(_) => StatusCode::BAD_REQUEST,
         ConductorRefusal::DefinitionExists { .. } => StatusCode::CONFLICT,
         ConductorRefusal::TooManyTestRuns => StatusCode::SERVICE_UNAVAILABLE,
         ConductorRefusal::NoSuchDefinition { .. }

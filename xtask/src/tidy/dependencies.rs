@@ -26,7 +26,7 @@ pub(super) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("macros", &[]),
     // For tests only.
     ("test-postgres", &[]),
-    ("system", &["host"]),
+    ("system", &["host", "protocol"]),
     ("transport", &["protocol"]),
     ("sdk", &["protocol", "macros", "transport"]),
     ("conductor-sdk", &["protocol", "macros", "transport"]),

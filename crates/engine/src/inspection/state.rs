@@ -54,7 +54,9 @@ pub fn open_tasks(run: &Run) -> Vec<OpenTask> {
             tasks.push(waiting(&retry.id, retry.offered));
         } else if let Some(task) = part.as_task().filter(|task| task.is_open()) {
             tasks.push(match task.waiting {
-                Waiting::Leased => leased(&task.id, task.worker_id.as_deref()),
+                Waiting::Leased | Waiting::Serving { .. } => {
+                    leased(&task.id, task.worker_id.as_deref())
+                }
                 Waiting::Queued { offered, .. } => waiting(&task.id, offered),
                 Waiting::Nothing
                 | Waiting::Time(_)

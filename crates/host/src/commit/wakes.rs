@@ -33,7 +33,7 @@ pub(crate) struct Wakes {
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) outbox: Outbox,
-    pub(crate) idle: IdleTracker,
+    pub(crate) idle: Arc<IdleTracker>,
     worker_stale_seconds: u64,
     /// Rows of leased tasks: reports arrive by task id, and this saves a read for each.
     leased: Mutex<LeasedRows>,
@@ -97,7 +97,7 @@ impl Wakes {
             polls: Arc::default(),
             metrics,
             outbox: Outbox::default(),
-            idle: IdleTracker::default(),
+            idle: Arc::default(),
             worker_stale_seconds,
             leased: Mutex::default(),
             watched: Mutex::default(),

@@ -498,6 +498,7 @@ impl Definitions<'_> {
             let before = violations.len();
             let checked = check_workflow_def(definition, &rules);
             violations.extend(checked.violations);
+            violations.extend(self.types_off(definition));
             for script in checked.scripts {
                 let checked = self.finder().evaluator.0.check_syntax(&script.source).await;
                 if let Err(message) = checked {
@@ -518,6 +519,30 @@ impl Definitions<'_> {
             Ok(())
         } else {
             Err(ConductorRefusal::InvalidDefinition(violations).into())
+        }
+    }
+
+    /// Returns the nodes whose types this server refuses.
+    fn types_off(self, definition: &WorkflowDef) -> Vec<Violation> {
+        let system_tasks = &self.host.inner.config.system_tasks;
+        let mut found = Vec::new();
+        definition.visit_nodes(&mut |path, node| {
+            if let Some(reason) = system_tasks.refusal(&node.task_type) {
+                found.push(Violation {
+                    path: format!("{path}.type"),
+                    message: reason.to_owned(),
+                    invalid_value: Some(node.task_type.clone()),
+                });
+            }
+        });
+        found
+    }
+
+    /// Refuses to start a definition with a task of a type that is off. It may be older than the setting.
+    pub(super) fn refuse_types(self, definition: &WorkflowDef) -> Result<()> {
+        match self.types_off(definition).pop() {
+            Some(violation) => Err(ConductorRefusal::TaskTypeOff(violation.message).into()),
+            None => Ok(()),
         }
     }
 

@@ -148,7 +148,11 @@ impl Executions<'_> {
                 version: start.version,
             })?
         };
-        Ok(compiled.map_err(ConductorRefusal::DefinitionUnusable)?)
+        let snapshot = compiled.map_err(ConductorRefusal::DefinitionUnusable)?;
+        self.host
+            .definitions()
+            .refuse_types(snapshot.definition())?;
+        Ok(snapshot)
     }
 
     /// Returns what a start does with its idempotency key.

@@ -15,6 +15,9 @@ pub enum ConductorRefusal {
     /// The definition names something that does not exist.
     #[error("{0}")]
     DefinitionUnusable(String),
+    /// The definition has a task of a type that this server does not run.
+    #[error("{0}")]
+    TaskTypeOff(String),
     #[error("No such workflow found by id: {0}")]
     NoSuchExecution(String),
     /// The search or list is malformed, or its answer would be too large.
@@ -45,6 +48,7 @@ impl ConductorRefusal {
     pub fn reason(&self) -> Reason {
         match self {
             Self::InvalidDefinition(_) => Reason::DefinitionInvalid,
+            Self::TaskTypeOff(_) => Reason::TaskTypeOff,
             Self::BadSearch(_) => Reason::ValidationFailed,
             Self::DefinitionExists { .. } => Reason::DefinitionAlreadyExists,
             Self::NoSuchDefinition { .. } | Self::DefinitionUnusable(_) => {

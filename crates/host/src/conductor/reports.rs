@@ -11,7 +11,7 @@ use longhaul_store::QueueKey;
 use super::executions::ExecutionView;
 use super::poll_data::LastPoll;
 use super::refusal::ConductorRefusal;
-use super::tasks::poll_filter;
+use super::tasks::{Holder, poll_filter};
 use crate::error::{Error, Result};
 use crate::matching::poll::TakenTask;
 use crate::views::ExecutionTasks;
@@ -42,11 +42,12 @@ impl ExecutionTasks<'_> {
     ) -> Result<(Updated, Option<Task>)> {
         let row = self.row_of(namespace, workflow_id, task_id).await?;
         let (run_id, target) = (&row.run_id, target_of(&row));
+        let is_served = (self.host.inner.config.system_tasks).runs(row.queue.as_str());
         let worker_id = match &report {
             Report::Status {
                 status, worker_id, ..
-            } if *status != ResultStatus::InProgress => worker_id.clone(),
-            Report::Status { .. } | Report::ExtendLease => {
+            } if *status != ResultStatus::InProgress && !is_served => worker_id.clone(),
+            Report::Status { .. } | Report::ExtendLease | Report::AwaitsUpdate { .. } => {
                 let updated = self.report(run_id, target, report, false).await?;
                 return Ok((updated, None));
             }
@@ -60,7 +61,7 @@ impl ExecutionTasks<'_> {
         let (updated, mut next) = match self.take_ready(&queue, worker_id) {
             Some(older) => {
                 let update = self.report(run_id, target, report, false);
-                let claim = self.claim(vec![older], worker_id);
+                let claim = self.claim(vec![older], Holder::worker(worker_id));
                 let (updated, claimed) = futures::join!(update, claim);
                 match (updated, claimed) {
                     (Ok(updated), claimed) => (updated, first_of(claimed)),
@@ -93,7 +94,7 @@ impl ExecutionTasks<'_> {
         if next.is_none()
             && let Some(ready) = self.take_ready(&queue, worker_id)
         {
-            next = first_of(self.claim(vec![ready], worker_id).await);
+            next = first_of(self.claim(vec![ready], Holder::worker(worker_id)).await);
         }
         Ok((updated, next))
     }

@@ -37,10 +37,35 @@ pub struct BatchPoll {
     pub timeout: Duration,
 }
 
+/// Who takes tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holder<'a> {
+    pub(crate) worker_id: Option<&'a str>,
+    /// A server takes them for this long.
+    pub(crate) served_seconds: Option<u64>,
+}
+
+impl<'a> Holder<'a> {
+    pub(super) fn worker(worker_id: Option<&'a str>) -> Self {
+        Self {
+            worker_id,
+            served_seconds: None,
+        }
+    }
+}
+
 impl ExecutionTasks<'_> {
-    /// Takes ready tasks of a queue, waiting for the first. Returns fewer than asked rather than wait for more.
+    /// Takes ready tasks of a queue, waiting for the first. Returns fewer than asked rather than wait for more. Tasks that servers run
+    /// themselves are not for workers: such a poll stays empty.
     pub async fn poll(self, poll: &BatchPoll) -> Result<Vec<Task>> {
         let inner = &self.host.inner;
+        if inner.config.system_tasks.runs(&poll.task_type) && poll.domain.is_none() {
+            tokio::select! {
+                () = tokio::time::sleep(poll.timeout) => {}
+                () = inner.stopping.cancelled() => {}
+            }
+            return Ok(Vec::new());
+        }
         let queue_name = queue_name(&poll.task_type, poll.domain.as_deref());
         let last = LastPoll {
             task_type: poll.task_type.clone(),
@@ -63,7 +88,9 @@ impl ExecutionTasks<'_> {
                 inner.wakes.metrics.polled(Program::Definition, "empty");
                 return Ok(Vec::new());
             }
-            let claimed = self.claim(taken, poll.worker_id.as_deref()).await?;
+            let claimed = self
+                .claim(taken, Holder::worker(poll.worker_id.as_deref()))
+                .await?;
             // Tasks that ended meanwhile are passed over.
             if !claimed.is_empty() || Instant::now() >= until {
                 let outcome = if claimed.is_empty() {
@@ -99,7 +126,7 @@ impl ExecutionTasks<'_> {
         Ok(taken)
     }
 
-    async fn take_first(
+    pub(crate) async fn take_first(
         self,
         dispatch: &Dispatch,
         queue: &QueueKey,
@@ -123,6 +150,7 @@ impl ExecutionTasks<'_> {
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket, _) => {
                     let mut waiting = WaitingPoll::new(dispatch, ticket);
+                    self.host.inner.wakes.idle.notify();
                     let look =
                         self.host
                             .matching()
@@ -143,10 +171,10 @@ impl ExecutionTasks<'_> {
 
     /// Claims tasks, those of one run with one commit, and returns them in the order in which they were taken. Tasks of a run that
     /// could not be claimed go back into the queue.
-    pub(super) async fn claim(
+    pub(crate) async fn claim(
         self,
         taken: Vec<TakenTask<'_>>,
-        worker_id: Option<&str>,
+        holder: Holder<'_>,
     ) -> Result<Vec<Task>> {
         let mut by_run: BTreeMap<RunId, Vec<TakenTask<'_>>> = BTreeMap::new();
         let mut places: HashMap<TaskId, usize> = HashMap::new();
@@ -160,8 +188,8 @@ impl ExecutionTasks<'_> {
             }
         }
         let claims = by_run.into_iter().map(|(run_id, taken)| async move {
-            match self.claim_together(&run_id, &taken, worker_id).await {
-                Err(Error::CapReached(_)) => self.claim_singly(&run_id, taken, worker_id).await,
+            match self.claim_together(&run_id, &taken, holder).await {
+                Err(Error::CapReached(_)) => self.claim_singly(&run_id, taken, holder).await,
                 claimed => {
                     let claimed = claimed?;
                     taken.into_iter().for_each(TakenTask::finish);
@@ -189,14 +217,15 @@ impl ExecutionTasks<'_> {
         self,
         run_id: &RunId,
         taken: &[TakenTask<'_>],
-        worker_id: Option<&str>,
+        holder: Holder<'_>,
     ) -> Result<Vec<Task>> {
         let tasks = taken.iter().filter_map(TakenTask::task);
         let command = ClaimExecutionTasks {
             tasks: tasks
                 .map(|task| (task.task_id.clone(), task.sequence.get()))
                 .collect(),
-            worker_id: worker_id.map(str::to_owned),
+            worker_id: holder.worker_id.map(str::to_owned),
+            served_seconds: holder.served_seconds,
         };
         self.claim_of_run(run_id, &command).await
     }
@@ -206,12 +235,12 @@ impl ExecutionTasks<'_> {
         self,
         run_id: &RunId,
         taken: Vec<TakenTask<'_>>,
-        worker_id: Option<&str>,
+        holder: Holder<'_>,
     ) -> Result<Vec<Task>> {
         let mut claimed = Vec::new();
         let mut rest = taken.into_iter();
         while let Some(one) = rest.next() {
-            let claim = self.claim_together(run_id, std::slice::from_ref(&one), worker_id);
+            let claim = self.claim_together(run_id, std::slice::from_ref(&one), holder);
             match claim.await {
                 Ok(task) => {
                     claimed.extend(task);
@@ -300,7 +329,7 @@ impl ExecutionTasks<'_> {
     }
 
     /// Records the newest poll of a queue.
-    pub(super) fn record_poll(self, namespace: &Namespace, poll: LastPoll) {
+    pub(crate) fn record_poll(self, namespace: &Namespace, poll: LastPoll) {
         let queue = queue_name(&poll.task_type, poll.domain.as_deref());
         let polls = &self.host.inner.executor.finder.polls;
         polls.record(namespace, queue.as_str(), poll);
@@ -318,6 +347,6 @@ impl ExecutionTasks<'_> {
 }
 
 /// Returns what a worker of these tasks accepts: every task of its queue.
-pub(super) fn poll_filter(worker_id: Option<&str>) -> PollFilter {
+pub(crate) fn poll_filter(worker_id: Option<&str>) -> PollFilter {
     PollFilter::any(WorkerId::from(worker_id.unwrap_or_default()))
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use longhaul_protocol::id::Namespace;
 use longhaul_store::{NamespaceRow, document};
 use parking_lot::RwLock;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 use crate::Host;
 use crate::error::{Error, Result};
@@ -23,6 +23,20 @@ pub(crate) struct NamespaceTable {
     known: RwLock<HashMap<Namespace, NamespaceRow>>,
     /// Held while the rows are read or written, so that the copy is never older than they are.
     changing: Mutex<()>,
+    /// A namespace may have been added.
+    changed: Notify,
+}
+
+impl NamespaceTable {
+    /// Returns the names that this server knows.
+    pub(crate) fn names(&self) -> Vec<Namespace> {
+        self.known.read().keys().cloned().collect()
+    }
+
+    /// Resolves when there may be a new one. For one waiter.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
 }
 
 /// The settings of a namespace from a caller.
@@ -79,6 +93,7 @@ impl Namespaces<'_> {
             .iter()
             .map(|row| (row.name.clone(), row.clone()))
             .collect();
+        self.host.inner.namespaces.changed.notify_one();
         Ok(rows)
     }
 
@@ -108,6 +123,7 @@ impl Namespaces<'_> {
             .known
             .write()
             .insert(name.clone(), row.clone());
+        self.host.inner.namespaces.changed.notify_one();
         Ok(row)
     }
 

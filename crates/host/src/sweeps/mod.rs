@@ -8,6 +8,7 @@ pub(crate) mod clocks;
 pub(crate) mod keep_running;
 pub(crate) mod outbox;
 pub(crate) mod sessions;
+pub(crate) mod system_tasks;
 pub(crate) mod windows;
 pub(crate) mod workers;
 
@@ -55,6 +56,7 @@ impl Host {
             self.start_sweep::<crate::cluster::rates::RateSweep>();
         }
         self.start_sweep::<clocks::ClockSweep>();
+        self.start_system_tasks();
     }
 
     fn start_sweep<S: Sweep>(&self) {

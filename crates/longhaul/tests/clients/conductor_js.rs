@@ -10,6 +10,11 @@ async fn the_program_on_the_page_about_conductor_works() {
 }
 
 #[tokio::test]
+async fn calls() {
+    run_node("calls.mjs", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn operators() {
     run_node("operators.mjs", &Server::start().await).await;
 }

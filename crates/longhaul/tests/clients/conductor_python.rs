@@ -10,6 +10,18 @@ async fn the_program_on_the_page_about_conductor_works() {
 }
 
 #[tokio::test]
+async fn the_program_on_the_page_about_tasks_of_the_server_works() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/conductor-server-tasks.md", &server).await;
+    assert_eq!(printed, "200 serving\n");
+}
+
+#[tokio::test]
+async fn calls() {
+    run_conductor("calls.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn limits() {
     run_conductor("limits.py", &Server::start().await).await;
 }

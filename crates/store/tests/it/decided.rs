@@ -284,6 +284,7 @@ impl World<'_> {
         let claim = ClaimExecutionTasks {
             tasks: vec![(run.task(1).unwrap().id.clone(), 1)],
             worker_id: Some(WORKER.to_owned()),
+            served_seconds: None,
         };
         self.apply(&run_id, &claim).await;
         run_id

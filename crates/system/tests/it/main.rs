@@ -5,6 +5,7 @@
 mod conversion;
 mod errors;
 mod forms;
+mod http;
 mod isolation;
 mod jq;
 mod limits;

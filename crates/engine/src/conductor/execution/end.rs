@@ -243,6 +243,7 @@ impl Pass<'_, '_> {
             Waiting::Nothing
             | Waiting::Queued { .. }
             | Waiting::Leased
+            | Waiting::Serving { .. }
             | Waiting::Time(_)
             | Waiting::Iteration(_)
             | Waiting::Child(_) => Ok(None),

@@ -61,8 +61,9 @@ pub(crate) struct Place {
     pub(crate) named: Option<&'static (&'static str, Operator)>,
 }
 
-/// The operators that the input of a DYNAMIC node can name.
-static NAMED_OPERATORS: [(&str, Operator); 7] = [
+/// The operators that the input of a DYNAMIC node can name. The server runs them, or makes the call.
+static NAMED_OPERATORS: [(&str, Operator); 8] = [
+    ("HTTP", Operator::Http),
     ("HUMAN", Operator::Human),
     ("INLINE", Operator::Inline),
     ("NOOP", Operator::Noop),

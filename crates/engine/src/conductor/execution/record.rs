@@ -261,7 +261,7 @@ fn task_row(draft: &Draft<'_>, task: &ExecutionTask) -> TaskRow {
     let execution = draft.execution();
     let status = match (&task.waiting, task.status) {
         (Waiting::Queued { offered: true, .. }, _) => RowStatus::Ready,
-        (Waiting::Leased, _) => RowStatus::Leased,
+        (Waiting::Leased | Waiting::Serving { .. }, _) => RowStatus::Leased,
         (_, TaskStatus::Scheduled | TaskStatus::InProgress) => RowStatus::Scheduled,
         (_, TaskStatus::Completed | TaskStatus::CompletedWithErrors | TaskStatus::Skipped) => {
             RowStatus::Completed
@@ -277,6 +277,7 @@ fn task_row(draft: &Draft<'_>, task: &ExecutionTask) -> TaskRow {
         .into_iter()
         .flatten()
         .map(|(_, at)| at)
+        .chain(task.waiting.served_until())
         .min();
     TaskRow {
         task_id: task.id.clone(),

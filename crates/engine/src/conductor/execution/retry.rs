@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::conductor::definition::schemas::enforces_schemas;
 use crate::conductor::definition::{Operator, kind};
-use crate::conductor::execution::operator::schedule::TASKS_PER_RUN_MAX;
+use crate::conductor::execution::operator::schedule::{TASKS_PER_RUN_MAX, note_async_complete};
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::record::mint_task_id;
 use crate::conductor::execution::state::{Deadline, ExecutionTask, Stored, TaskTimeouts, Waiting};
@@ -40,6 +40,7 @@ impl Pass<'_, '_> {
         if let Ok(fresh) = self.fresh_input(place, &id, &input)? {
             input.extend(fresh);
         }
+        note_async_complete(place, &mut input);
         let delay = RetryDelay::after(&definition, task.retry_count, jitter_source(&id));
         let now = self.draft.now;
         let visible_at = now
@@ -182,6 +183,12 @@ impl Pass<'_, '_> {
                         .change_task(task.seq, |task| task.waiting = Waiting::Nothing);
                 }
                 self.todo.push_back(task.seq);
+            }
+            // The server that had it is gone, or was cut off: another one runs the task again.
+            Waiting::Serving { until } => {
+                let visible_at = *until;
+                self.draft
+                    .update_task(task.seq, None, |task| task.queue_again(visible_at, true));
             }
             Waiting::Nothing
             | Waiting::Leased

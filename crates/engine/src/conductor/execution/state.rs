@@ -187,6 +187,8 @@ pub enum Waiting {
     },
     /// A worker has it.
     Leased,
+    /// A server has it. If the server does not report or renew before this time, the task goes back into its queue.
+    Serving { until: Timestamp },
     /// The time of a WAIT, or of a delayed start of a sub-workflow.
     Time(Timestamp),
     /// Tasks that a JOIN waits for.
@@ -206,9 +208,31 @@ impl Waiting {
     pub(crate) fn time(&self) -> Option<Timestamp> {
         match self {
             Self::Queued { visible_at, .. } | Self::Time(visible_at) => Some(*visible_at),
-            Self::Nothing | Self::Leased | Self::Tasks(_) | Self::Iteration(_) | Self::Child(_) => {
-                None
-            }
+            Self::Nothing
+            | Self::Leased
+            | Self::Serving { .. }
+            | Self::Tasks(_)
+            | Self::Iteration(_)
+            | Self::Child(_) => None,
+        }
+    }
+
+    /// Returns whether a worker or a server has the task.
+    pub fn is_leased(&self) -> bool {
+        matches!(self, Self::Leased | Self::Serving { .. })
+    }
+
+    /// Returns when the lease of a server ends.
+    pub(crate) fn served_until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Serving { until } => Some(*until),
+            Self::Nothing
+            | Self::Queued { .. }
+            | Self::Leased
+            | Self::Time(_)
+            | Self::Tasks(_)
+            | Self::Iteration(_)
+            | Self::Child(_) => None,
         }
     }
 
@@ -368,6 +392,10 @@ impl ExecutionTask {
                 "task {name} at worker {}",
                 self.worker_id.as_deref().unwrap_or("without a name")
             ),
+            Waiting::Serving { until } => format!(
+                "task {name}: server {} runs it and holds it until {until}",
+                self.worker_id.as_deref().unwrap_or("without a name")
+            ),
             Waiting::Time(at) => format!("task {name} until {at}"),
             Waiting::Tasks(count) => format!("join {name}: {count} more tasks"),
             Waiting::Iteration(count) => {
@@ -389,7 +417,8 @@ impl ExecutionTask {
         let is_offered = matches!(self.waiting, Waiting::Queued { offered: true, .. });
         let waits = self.waiting.time().filter(|_| !is_offered);
         let deadlines = self.deadlines().into_iter().flatten().map(|(_, at)| at);
-        waits.into_iter().chain(deadlines).min()
+        let lease = self.waiting.served_until();
+        waits.into_iter().chain(lease).chain(deadlines).min()
     }
 
     /// Returns the deadlines of the open task, in the order in which they are checked. A policy that only alerts sets none, except
@@ -403,7 +432,8 @@ impl ExecutionTask {
         };
         let enforced = |deadline: Option<Timestamp>| deadline.filter(|_| !alerts);
         let queued_at = self.waiting.time().filter(|_| self.waiting.is_queued());
-        let leased_at = (self.waiting == Waiting::Leased).then_some(self.updated_at);
+        // A server renews its lease without a change of this time: however long it holds the task, the time-out counts.
+        let leased_at = self.waiting.is_leased().then_some(self.updated_at);
         [
             enforced(after(limits.total, Some(self.first_scheduled_at)))
                 .map(|at| (Deadline::Total, at)),

@@ -76,7 +76,7 @@ fn last_failure<'a>(run: &'a Run, task: &ExecutionTask) -> Option<&'a str> {
 /// Returns `running`, `queue_backlog`, `pending_work` or `waiting`.
 pub(super) fn status(run: &Run) -> &'static str {
     let rank = |task: &ExecutionTask| match task.waiting {
-        Waiting::Leased => 0,
+        Waiting::Leased | Waiting::Serving { .. } => 0,
         Waiting::Queued { offered: true, .. } => 1,
         Waiting::Queued { offered: false, .. } => 2,
         Waiting::Nothing
@@ -114,6 +114,7 @@ pub(super) fn next_events(run: &Run, execution: &Execution) -> Vec<NextEvent> {
             | Waiting::Tasks(_)
             | Waiting::Iteration(_)
             | Waiting::Child(_) => {}
+            Waiting::Serving { until } => add("server_lease", Some(until), id()),
         }
         for (deadline, at) in task.deadlines().into_iter().flatten() {
             let kind = match deadline {

@@ -166,7 +166,7 @@ fn check_rows(world: &World, run: &Run, tasks: &[&Arc<ExecutionTask>]) {
         let row = &world.rows[&task.id];
         let expected = match (&task.waiting, task.status) {
             (Waiting::Queued { offered: true, .. }, _) => RowStatus::Ready,
-            (Waiting::Leased, _) => RowStatus::Leased,
+            (Waiting::Leased | Waiting::Serving { .. }, _) => RowStatus::Leased,
             (_, TaskStatus::Scheduled | TaskStatus::InProgress) => RowStatus::Scheduled,
             (_, TaskStatus::Canceled) => RowStatus::Cancelled,
             (_, status) if status.is_successful() => RowStatus::Completed,
@@ -185,7 +185,7 @@ fn check_rows(world: &World, run: &Run, tasks: &[&Arc<ExecutionTask>]) {
             owner,
             task.worker_id
                 .as_deref()
-                .filter(|_| task.waiting == Waiting::Leased)
+                .filter(|_| task.waiting.is_leased())
         );
         if let Waiting::Queued { visible_at, .. } = task.waiting {
             assert_eq!(row.available_at, visible_at);
@@ -267,7 +267,7 @@ fn due_times(task: &ExecutionTask) -> Vec<Timestamp> {
         }
     };
     let limits = &task.timeouts;
-    if task.waiting == Waiting::Leased {
+    if task.waiting.is_leased() {
         add(Some(task.updated_at), limits.response);
     }
     if limits.policy != Some(TimeoutPolicy::AlertOnly) {
@@ -279,6 +279,7 @@ fn due_times(task: &ExecutionTask) -> Vec<Timestamp> {
     }
     match task.waiting {
         Waiting::Time(at)
+        | Waiting::Serving { until: at }
         | Waiting::Queued {
             visible_at: at,
             offered: false,
@@ -315,9 +316,11 @@ fn check_closed(run: &Run, tasks: &[&Arc<ExecutionTask>]) {
 fn check_moves(world: &World, run: &Run, tasks: &[&Arc<ExecutionTask>]) {
     let execution = run.core.execution.as_ref().unwrap();
     let moves = |task: &ExecutionTask| match &task.waiting {
-        Waiting::Queued { .. } | Waiting::Leased | Waiting::Time(_) => true,
+        Waiting::Queued { .. } | Waiting::Leased | Waiting::Serving { .. } | Waiting::Time(_) => {
+            true
+        }
         Waiting::Child(child) => world.runs.contains_key(child),
-        Waiting::Nothing => matches!(&*task.task_type, "HUMAN" | "WAIT" | "YIELD"),
+        Waiting::Nothing => matches!(&*task.task_type, "HUMAN" | "WAIT" | "YIELD" | "HTTP"),
         // A join on a task that is never scheduled waits for an update.
         Waiting::Tasks(_) => join_waits(world, run, task)
             .iter()

@@ -29,7 +29,7 @@ enum Shape {
 fn shape() -> impl Strategy<Value = (Shape, u8)> {
     let leaf = prop_oneof![
         6 => Just(Shape::Simple),
-        1 => (0..2_u8).prop_map(Shape::Queued),
+        1 => (0..3_u8).prop_map(Shape::Queued),
         3 => (0..3_u8).prop_map(Shape::Direct),
         1 => (0..4_u8).prop_map(Shape::Wait),
         1 => (0..5_u8).prop_map(Shape::Sub),
@@ -80,6 +80,7 @@ impl Builder {
                 json!({"inputParameters": {"before": previous, "task": "${CPEWF_TASK_ID}"}}),
             ),
             Shape::Queued(0) => base("MY_TYPE"),
+            Shape::Queued(1) => with(base("HTTP"), json!({"inputParameters": {"uri": previous}})),
             Shape::Queued(_) => with(
                 base("DYNAMIC"),
                 json!({"dynamicTaskNameParam": "n", "inputParameters": {"n": "t1"}}),
@@ -330,7 +331,7 @@ fn apply(world: &mut World, step: &Step) {
     let runs: Vec<RunId> = world.runs.keys().cloned().collect();
     match step {
         Step::Poll(which, worker) => {
-            let queues = ["t0", "t1", "t2", "t3", "MY_TYPE"];
+            let queues = ["t0", "t1", "t2", "t3", "MY_TYPE", "HTTP"];
             let queue = queues[usize::from(*which) % queues.len()];
             world.poll(queue, &format!("w{worker}"));
         }

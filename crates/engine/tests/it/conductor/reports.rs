@@ -1,5 +1,7 @@
 //! Polls and reports on tasks.
 
+mod served;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

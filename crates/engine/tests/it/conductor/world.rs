@@ -31,6 +31,9 @@ use super::invariants;
 
 type ScriptFn = Box<dyn Fn(&Value) -> Result<Value, ScriptFailure>>;
 
+/// How long a server holds a task in these tests.
+pub(crate) const SERVED_SECONDS: u64 = 20;
+
 pub(crate) struct World {
     pub(crate) now: Timestamp,
     limits: Limits,
@@ -376,6 +379,8 @@ impl World {
         let command = ClaimExecutionTasks {
             tasks: vec![(task.id.clone(), seq)],
             worker_id: Some(worker.to_owned()),
+            // These tasks are for servers.
+            served_seconds: (task.task_type == "HTTP").then_some(SERVED_SECONDS),
         };
         self.act(run_id, &command).unwrap() == [seq]
     }

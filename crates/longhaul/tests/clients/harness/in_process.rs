@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use longhaul_host::clock::Clock;
 use longhaul_host::conductor::evaluate::Evaluator;
-use longhaul_host::{Config, Host};
+use longhaul_host::{Config, Host, SystemTasks};
 use longhaul_server::auth::Auth;
 use longhaul_server::connections::{self, Limits};
 use longhaul_server::{App, Options};
 use longhaul_store::Store;
-use longhaul_system::Scripts;
+use longhaul_system::{Addresses, HTTP_TASK, HttpCalls, Scripts};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -34,6 +34,8 @@ impl InProcess {
             .try_init();
         let mut config = Config {
             evaluator: Evaluator(Arc::new(Scripts::new(longhaul_system::Limits::default()))),
+            system_tasks: SystemTasks::default()
+                .with(HTTP_TASK, Arc::new(HttpCalls::new(Addresses::All))),
             ..Config::default()
         };
         config.limits.workflow_task_lease_seconds = lease_seconds;

@@ -1,5 +1,7 @@
 //! Tasks of definition runs: polls, updates, reads.
 
+mod system_tasks;
+
 use serde_json::{Value, json};
 
 use super::support::{ask, call, poll, send, start_hello, tell, update_of, with_hello};

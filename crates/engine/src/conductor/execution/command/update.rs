@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{Object, ResultStatus, TaskStatus};
 use longhaul_protocol::id::TaskId;
 
 use crate::conductor::definition::kind;
-use crate::conductor::execution::command::claim::is_claimable;
+use crate::conductor::execution::command::claim::{HeldTask, is_claimable};
 use crate::conductor::execution::command::log::NewLog;
 use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::conductor::execution::pass::{Pass, Try};
@@ -40,6 +41,8 @@ pub enum TaskTarget {
     Reference(String),
     /// The first open task that waits for a signal: a WAIT or a YIELD.
     Signalled,
+    /// A task that a server took, if it still has it. Nothing else may be changed by what the server found out.
+    Held(HeldTask),
 }
 
 /// What is reported.
@@ -47,6 +50,8 @@ pub enum TaskTarget {
 pub enum Report {
     /// The worker is still at it: only the response time-out begins again.
     ExtendLease,
+    /// The server has done its part. The task waits for an update from outside.
+    AwaitsUpdate { output: Object },
     Status {
         status: ResultStatus,
         output: Output,
@@ -149,6 +154,7 @@ impl UpdateExecutionTask {
                 };
                 draft.tasks_after(0).find(is_wait)
             }
+            TaskTarget::Held(held) => draft.task(held.seq).filter(|task| held.is_held(task)),
         }
     }
 
@@ -162,6 +168,9 @@ impl UpdateExecutionTask {
             logs,
         } = &self.report
         else {
+            if let Report::AwaitsUpdate { output } = &self.report {
+                await_update(pass, task.seq, output);
+            }
             return Ok(());
         };
         let logs = &logs[..logs.len().min(LOGS_PER_UPDATE_MAX)];
@@ -181,11 +190,7 @@ impl UpdateExecutionTask {
             }
             task.reason = reason.as_deref().map(kept_reason);
         };
-        let bytes = json_bytes(&output);
-        if bytes > TASK_PAYLOAD_BYTES_MAX {
-            let reason = format!(
-                "The output of the task has {bytes} bytes, more than {TASK_PAYLOAD_BYTES_MAX} (limit: task output)"
-            );
+        if let Some(reason) = too_large(&output) {
             pass.draft.change_task(seq, note);
             let status = TaskStatus::FailedWithTerminalError;
             pass.draft.end_task(seq, status, Some(reason), None);
@@ -214,19 +219,15 @@ impl UpdateExecutionTask {
             // The counter and the item of a loop are its own.
             output.extend(pass.load_object(&task.output)?);
         }
-        let is_queued = matches!(task.waiting, Waiting::Queued { .. } | Waiting::Leased);
+        let is_queued = matches!(task.waiting, Waiting::Queued { .. }) || task.waiting.is_leased();
         let delay = u64::try_from(*callback_after_seconds).unwrap_or(0);
         let visible_at = pass.draft.now.plus_seconds(delay);
         pass.draft.update_task(seq, Some(output), |task| {
             note(task);
             // A task for workers goes back into its queue; an operator goes on waiting.
             if is_queued {
-                task.status = TaskStatus::Scheduled;
                 task.callback_after_seconds = i64::try_from(delay).unwrap_or(i64::MAX);
-                task.waiting = Waiting::Queued {
-                    visible_at,
-                    offered: delay == 0,
-                };
+                task.queue_again(visible_at, delay == 0);
             }
         });
         Ok(())
@@ -252,8 +253,43 @@ impl UpdateExecutionTask {
                     && queue_name(&task.task_type, task.domain.as_deref()) == queue
             })?
             .seq;
-        draft.lease_task(next, worker_id.as_deref());
+        draft.lease_task(next, worker_id.as_deref(), Waiting::Leased);
         Some(next)
+    }
+}
+
+/// Keeps the output of what a server did. The task stays in progress and has no time-out of the response.
+fn await_update(pass: &mut Pass<'_, '_>, seq: u64, output: &Object) {
+    match too_large(output) {
+        Some(reason) => {
+            let status = TaskStatus::FailedWithTerminalError;
+            pass.draft.end_task(seq, status, Some(reason), None);
+            pass.todo.push_back(seq);
+        }
+        None => pass.draft.update_task(seq, Some(output.clone()), |task| {
+            task.waiting = Waiting::Nothing
+        }),
+    }
+}
+
+/// Returns why an output cannot be kept, if it cannot.
+fn too_large(output: &Object) -> Option<String> {
+    let bytes = json_bytes(output);
+    (bytes > TASK_PAYLOAD_BYTES_MAX).then(|| {
+        format!(
+            "The output of the task has {bytes} bytes, more than {TASK_PAYLOAD_BYTES_MAX} (limit: task output)"
+        )
+    })
+}
+
+impl ExecutionTask {
+    /// Puts a task for workers back into its queue.
+    pub(crate) fn queue_again(&mut self, visible_at: Timestamp, offered: bool) {
+        self.status = TaskStatus::Scheduled;
+        self.waiting = Waiting::Queued {
+            visible_at,
+            offered,
+        };
     }
 }
 

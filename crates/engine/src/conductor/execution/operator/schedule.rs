@@ -204,11 +204,12 @@ impl Pass<'_, '_> {
     ) -> Try<()> {
         let node = place.node().task();
         let definition = self.task_def(node, &name)?;
-        let input = if node.task_definition.is_some() {
+        let mut input = if node.task_definition.is_some() {
             input
         } else {
             workflow_input(input, &definition.input_template)
         };
+        note_async_complete(place, &mut input);
         let delay = u64::try_from(node.start_delay).unwrap_or(0);
         let visible_at = self.draft.now.plus_seconds(delay);
         let mut task = self.operator_task(place, id, TaskStatus::Scheduled);
@@ -249,8 +250,10 @@ impl Pass<'_, '_> {
             Some(name) => {
                 let place = place.clone().named(&name);
                 match place.named {
-                    Some(_) => self.add_direct(&place, id, input),
-                    None => self.add_queued(&place, id, input, name.clone(), name),
+                    Some((_, operator)) if !matches!(operator, Operator::Http) => {
+                        self.add_direct(&place, id, input)
+                    }
+                    Some(_) | None => self.add_queued(&place, id, input, name.clone(), name),
                 }
             }
             None => self.fail_without_task(format!(
@@ -263,7 +266,7 @@ impl Pass<'_, '_> {
     /// Returns the domain whose queue a task of this type goes to: the first in its list that a worker polled a moment ago, else
     /// the last one.
     pub(crate) fn domain_of(&self, place: &Place, task_type: &str) -> Option<String> {
-        if !kind::is_worker_task(&place.node().task().task_type) {
+        if place.named.is_some() || !kind::is_worker_task(&place.node().task().task_type) {
             return None;
         }
         let domains = &self.draft.execution().task_to_domain;
@@ -281,5 +284,13 @@ impl Pass<'_, '_> {
             .find(is_polled)
             .or_else(|| names.next_back())?;
         (chosen != "NO_DOMAIN").then(|| chosen.to_owned())
+    }
+}
+
+/// Notes in the input of an HTTP task whether it waits for an update after the call. The server that makes the call reads it there.
+pub(crate) fn note_async_complete(place: &Place, input: &mut Object) {
+    if let Operator::Http = place.operator() {
+        let waits = place.node().task().async_complete;
+        input.insert("asyncComplete".to_owned(), Value::Bool(waits));
     }
 }
