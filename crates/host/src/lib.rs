@@ -33,9 +33,12 @@ mod views;
 
 pub use clock::skew::{ClockSkew, SkewLevel};
 pub use conductor::definitions::Existing;
+pub use conductor::definitions::tags::Tagged;
+pub use conductor::events::records::{HandlerStats, RecordPage};
 pub use conductor::executions::{ExecutionView, StartExecution};
 pub use conductor::poll_data::LastPoll;
 pub use conductor::refusal::ConductorRefusal;
+pub use conductor::reports::WaitingTask;
 pub use conductor::schemas::SchemaVersion;
 pub use conductor::search::{Correlated, Instances, SearchExecutions, Searched};
 pub use conductor::tasks::BatchPoll;
@@ -75,8 +78,8 @@ pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, WorkerFilter, WorkerList, WorkerView};
 pub use sweeps::audit::AuditPlace;
 pub use views::{
-    ActivityTasks, Definitions, ExecutionTasks, Executions, LocalActivities, Namespaces, Queries,
-    Rollouts, SearchAttributes, Sessions, TaskQueues, Validations, Workers, WorkflowTasks,
+    ActivityTasks, Definitions, Events, ExecutionTasks, Executions, LocalActivities, Namespaces,
+    Queries, Rollouts, SearchAttributes, Sessions, TaskQueues, Validations, Workers, WorkflowTasks,
     Workflows,
 };
 

@@ -173,12 +173,16 @@ fn status(error: &Error) -> StatusCode {
 /// Returns the status of a refused operation on definitions or definition runs.
 fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
     match refusal {
-        ConductorRefusal::InvalidDefinition(_) | ConductorRefusal::BadSearch(_) => {
-            StatusCode::BAD_REQUEST
+        ConductorRefusal::InvalidDefinition(_)
+        | ConductorRefusal::BadSearch(_)
+        | ConductorRefusal::BadEvent(_) => StatusCode::BAD_REQUEST,
+        ConductorRefusal::DefinitionExists { .. } | ConductorRefusal::EventHandlerExists(_) => {
+            StatusCode::CONFLICT
         }
-        ConductorRefusal::DefinitionExists { .. } => StatusCode::CONFLICT,
         ConductorRefusal::NoSuchDefinition { .. }
         | ConductorRefusal::DefinitionUnusable(_)
+        | ConductorRefusal::NoSuchTaskDef(_)
+        | ConductorRefusal::NoSuchEventHandler(_)
         | ConductorRefusal::NoSuchExecution(_)
         | ConductorRefusal::NoSuchTask(_)
         | ConductorRefusal::TaskOfOtherWorkflow { .. }
@@ -224,6 +228,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::NotCurrent
         | Rejection::RunNotClosed
         | Rejection::RunNotPaused
+        | Rejection::RunPaused
         | Rejection::KeyTaken { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::AlreadyStarted { .. }
@@ -242,7 +247,10 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::InvalidSearchAttributes { .. }
         | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        Rejection::SchemaMismatch { .. } => StatusCode::BAD_REQUEST,
+        Rejection::InboxFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Rejection::SchemaMismatch { .. } | Rejection::ValueTooLarge { .. } => {
+            StatusCode::BAD_REQUEST
+        }
         Rejection::SchemaNotCompared { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Rejection::UpdateRefused(refused) if refused.reason == Reason::UnknownUpdate => {
             StatusCode::NOT_FOUND
@@ -293,6 +301,9 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
         Rejection::KeyTaken { run_id } => refusal.with("workflowId", run_id.as_str()),
         Rejection::RunNotPaused
+        | Rejection::RunPaused
+        | Rejection::InboxFull { .. }
+        | Rejection::ValueTooLarge { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::SchemaMismatch { .. }
         | Rejection::SchemaNotCompared { .. } => refusal,

@@ -15,11 +15,19 @@ pub enum ConductorRefusal {
     /// The definition names something that does not exist.
     #[error("{0}")]
     DefinitionUnusable(String),
+    #[error("No such taskType found by name: {0}")]
+    NoSuchTaskDef(String),
+    #[error("EventHandler with name {0} not found!")]
+    NoSuchEventHandler(String),
+    #[error("EventHandler with name {0} already exists!")]
+    EventHandlerExists(String),
     #[error("No such workflow found by id: {0}")]
     NoSuchExecution(String),
     /// The search or list is malformed, or its answer would be too large.
     #[error("{0}")]
     BadSearch(String),
+    #[error("{0}")]
+    BadEvent(String),
     #[error("Task not found for taskId: {0}")]
     NoSuchTask(String),
     #[error("Task {task_id} is not a task of workflow {workflow_id}")]
@@ -43,11 +51,14 @@ impl ConductorRefusal {
     pub fn reason(&self) -> Reason {
         match self {
             Self::InvalidDefinition(_) => Reason::DefinitionInvalid,
-            Self::BadSearch(_) => Reason::ValidationFailed,
-            Self::DefinitionExists { .. } => Reason::DefinitionAlreadyExists,
-            Self::NoSuchDefinition { .. } | Self::DefinitionUnusable(_) => {
-                Reason::DefinitionNotFound
+            Self::BadSearch(_) | Self::BadEvent(_) => Reason::ValidationFailed,
+            Self::DefinitionExists { .. } | Self::EventHandlerExists(_) => {
+                Reason::DefinitionAlreadyExists
             }
+            Self::NoSuchDefinition { .. }
+            | Self::DefinitionUnusable(_)
+            | Self::NoSuchTaskDef(_)
+            | Self::NoSuchEventHandler(_) => Reason::DefinitionNotFound,
             Self::NoSuchExecution(_) => Reason::RunNotFound,
             Self::NoSuchTask(_) | Self::TaskOfOtherWorkflow { .. } | Self::NoOpenTask { .. } => {
                 Reason::TaskNotFound

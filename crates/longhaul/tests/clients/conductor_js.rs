@@ -43,3 +43,8 @@ async fn retries() {
 async fn starts() {
     run_node("starts.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn events() {
+    run_node("events.mjs", &Server::start().await).await;
+}

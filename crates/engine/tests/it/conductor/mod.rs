@@ -14,4 +14,4 @@ mod schemas;
 mod sub_workflows;
 mod timeouts;
 mod traces;
-mod world;
+pub(crate) mod world;

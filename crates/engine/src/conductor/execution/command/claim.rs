@@ -3,6 +3,8 @@
 use longhaul_protocol::conductor::TaskStatus;
 use longhaul_protocol::id::TaskId;
 
+use crate::conductor::execution::lookup::{LookupResults, Step};
+use crate::conductor::execution::pass::Pass;
 use crate::conductor::execution::state::{ExecutionTask, Waiting};
 use crate::run::draft::Draft;
 use crate::run::state::Run;
@@ -21,6 +23,13 @@ impl Command for ClaimExecutionTasks {
     type Reply = Vec<u64>;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Vec<u64>> {
+        match self.step(run, moment, &LookupResults::default()) {
+            Step::Decided(decision) => decision,
+            Step::Needs(_) => Decision::unchanged(Vec::new()),
+        }
+    }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Vec<u64>> {
         let mut draft = Draft::of(run, moment);
         let claimed: Vec<u64> = self
             .tasks
@@ -33,12 +42,19 @@ impl Command for ClaimExecutionTasks {
             .map(|(_, seq)| *seq)
             .collect();
         if claimed.is_empty() || run.core.closed.is_some() {
-            return Decision::unchanged(Vec::new());
+            return Step::Decided(Decision::unchanged(Vec::new()));
         }
         for seq in &claimed {
             draft.lease_task(*seq, self.worker_id.as_deref());
         }
-        draft.finish(Ok(claimed))
+        if draft.state_changes.is_empty() {
+            return Step::Decided(draft.finish(Ok(claimed)));
+        }
+        // The definition publishes that a task began.
+        match Pass::new(draft, found).and_then(Pass::run) {
+            Ok(draft) => Step::Decided(draft.finish(Ok(claimed))),
+            Err(needs) => Step::Needs(needs),
+        }
     }
 }
 
