@@ -42,6 +42,33 @@ pub struct Changes {
     pub caps: Option<Box<CapList>>,
 }
 
+/// The output of a task of a definition run, for later tasks of the same name and key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReusableOutput {
+    pub namespace: Namespace,
+    /// The name of the task definition.
+    pub name: String,
+    pub key: String,
+    pub output: Arc<serde_json::Value>,
+    pub expires_at: Timestamp,
+}
+
+/// Slots for the outputs of a namespace. Two keys of one slot replace each other, which costs repeated work only, so a namespace never
+/// takes more than about 130 MB and nothing must be cleaned up.
+const SLOTS: u64 = 4096;
+
+impl ReusableOutput {
+    /// Returns the slot of an output.
+    pub fn slot(name: &str, key: &str) -> u32 {
+        // FNV-1a; the same on every server.
+        let bytes = name.bytes().chain([0]).chain(key.bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        u32::try_from(hash % SLOTS).unwrap_or(0)
+    }
+}
+
 impl Changes {
     /// Returns changes that contain documents only.
     pub fn of_documents(documents: Vec<DocumentChange>) -> Self {
@@ -104,6 +131,8 @@ pub struct RunChange {
     pub sets_search_attributes: bool,
     /// Lines of the logs of tasks; `None` deletes the line.
     pub logs: Vec<(LogKey, Option<LogLine>)>,
+    /// Outputs of tasks that other tasks may take. They are kept after the commit; losing one costs repeated work only.
+    pub outputs: Vec<ReusableOutput>,
 }
 
 /// The place of a line in the logs of a run.

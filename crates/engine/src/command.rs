@@ -1,6 +1,7 @@
 //! Every command that can change a run, in one list. A type that is not listed here cannot be decided: [`Command`] requires its
 //! [`CommandKind`]. Each command has a file in the folder of its family under `run/`.
 
+use crate::change::DocumentChange;
 use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::run::state::{Program, Run};
 use crate::{Decision, Moment};
@@ -42,6 +43,52 @@ impl<C: Listed> Listed for &C {
     const KIND: CommandKind = C::KIND;
 }
 
+/// A command whose commit also records that it was decided. The record is a new document, so a command that was decided before is
+/// not committed again: the commit fails with a conflict.
+#[derive(Clone, Debug)]
+pub struct Recorded<C> {
+    pub command: C,
+    pub record: DocumentChange,
+}
+
+/// The reply to a recorded command.
+#[derive(Clone, Debug)]
+pub struct RecordedReply<R> {
+    pub reply: R,
+    /// Whether the record was written. A command that changed nothing writes none.
+    pub is_recorded: bool,
+}
+
+impl<C: Listed> Listed for Recorded<C> {
+    const KIND: CommandKind = C::KIND;
+}
+
+impl<C: Command> Command for Recorded<C> {
+    type Reply = RecordedReply<C::Reply>;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
+        self.with_record(self.command.decide(run, moment))
+    }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Self::Reply> {
+        match self.command.step(run, moment, found) {
+            Step::Decided(decision) => Step::Decided(self.with_record(decision)),
+            Step::Needs(needs) => Step::Needs(needs),
+        }
+    }
+}
+
+impl<C: Command> Recorded<C> {
+    fn with_record(&self, mut decision: Decision<C::Reply>) -> Decision<RecordedReply<C::Reply>> {
+        let is_recorded = decision.changes.run.is_some() && decision.reply.is_ok();
+        if is_recorded {
+            let documents = decision.changes.documents.into_iter();
+            decision.changes.documents = documents.chain([self.record.clone()]).collect();
+        }
+        decision.map(|reply| RecordedReply { reply, is_recorded })
+    }
+}
+
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $text:literal in $($module:ident)::+;)*) => {
         $(pub use crate::$($module::)+$name;)*
@@ -70,6 +117,7 @@ macro_rules! commands {
                     Self::AddTaskLog,
                     Self::MergeVariables,
                     Self::UpdateExecutionState,
+                    Self::PushMessage,
                 ];
                 let of_both = [
                     Self::Start,
@@ -176,6 +224,8 @@ commands! {
     MergeVariables = "merge_variables" in conductor::execution::command::variables;
     /// Sets variables of a run and reports on one of its tasks.
     UpdateExecutionState = "update_execution_state" in conductor::execution::command::state;
+    /// Puts a message into the inbox of a run.
+    PushMessage = "push_message" in conductor::execution::command::message;
     /// The run of a sub-workflow ended.
     ReportExecution = "report_execution" in conductor::execution::command::control;
 }

@@ -57,6 +57,10 @@ pub enum Rejection {
     OtherProgram { program: Program },
     #[error("the run is not paused")]
     RunNotPaused,
+    #[error("the run is paused")]
+    RunPaused,
+    #[error("{message}")]
+    InboxFull { message: String },
     #[error("{message}")]
     ValueTooLarge { message: String },
     #[error("the idempotency key belongs to run {run_id}")]
@@ -150,6 +154,8 @@ impl Rejection {
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::RunNotClosed => Reason::RunNotClosed,
             Self::RunNotPaused => Reason::RunNotPaused,
+            Self::RunPaused => Reason::RunPaused,
+            Self::InboxFull { .. } => Reason::InboxFull,
             Self::ValueTooLarge { .. } => Reason::ValueTooLarge,
             Self::KeyTaken { .. } => Reason::IdempotencyKeyTaken,
             Self::SchemaMismatch { .. } => Reason::SchemaMismatch,

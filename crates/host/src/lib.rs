@@ -33,12 +33,15 @@ mod views;
 
 pub use clock::skew::{ClockSkew, SkewLevel};
 pub use conductor::definitions::Existing;
+pub use conductor::definitions::tags::Tagged;
+pub use conductor::events::records::{HandlerStats, RecordPage};
 pub use conductor::executions::signals::{Signal, StateUpdate};
 pub use conductor::executions::test_run::Mocks;
 pub use conductor::executions::wait::{WaitUntil, Waited};
 pub use conductor::executions::{ExecutionView, StartExecution};
 pub use conductor::poll_data::LastPoll;
 pub use conductor::refusal::ConductorRefusal;
+pub use conductor::reports::WaitingTask;
 pub use conductor::schemas::SchemaVersion;
 pub use conductor::search::{Correlated, Instances, SearchExecutions, Searched};
 pub use conductor::tasks::BatchPoll;
@@ -78,8 +81,8 @@ pub use registry::workers::{Fleet, WorkerFilter, WorkerList, WorkerView};
 pub use sweeps::audit::AuditPlace;
 pub use sweeps::system_tasks::{RunTask, SYSTEM_TASKS_MAX, SystemTasks, TaskEnd};
 pub use views::{
-    ActivityTasks, Definitions, ExecutionTasks, Executions, LocalActivities, Namespaces, Queries,
-    Rollouts, SearchAttributes, Sessions, TaskQueues, Validations, Workers, WorkflowTasks,
+    ActivityTasks, Definitions, Events, ExecutionTasks, Executions, LocalActivities, Namespaces,
+    Queries, Rollouts, SearchAttributes, Sessions, TaskQueues, Validations, Workers, WorkflowTasks,
     Workflows,
 };
 

@@ -49,6 +49,8 @@ views! {
     pub Rollouts by rollouts;
     /// Registered definitions of tasks and workflows.
     pub Definitions by definitions;
+    /// Event handlers, and the messages that they act on.
+    pub Events by events;
     /// Definition runs: start, read, terminate, pause, resume.
     pub Executions by executions;
     /// Tasks of definition runs: poll, report, read.

@@ -36,8 +36,9 @@ pub use child::{
     ParentClosePolicyDone,
 };
 pub use conductor::{
-    ExecutionEnded, ExecutionPaused, ExecutionStarted, ExecutionTaskEnded, ExecutionTaskScheduled,
-    ExecutionTaskStarted, ExecutionTaskUpdated, ExecutionVariablesSet,
+    ExecutionEnded, ExecutionMessageReceived, ExecutionPaused, ExecutionStarted,
+    ExecutionTaskEnded, ExecutionTaskScheduled, ExecutionTaskStarted, ExecutionTaskUpdated,
+    ExecutionVariablesSet,
 };
 pub use local_activity::{
     EXECUTION_MODE_LOCAL, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys,
@@ -215,6 +216,8 @@ events! {
     ExecutionTaskEnded(Box<ExecutionTaskEnded>),
     /// Variables of a definition run changed.
     ExecutionVariablesSet(ExecutionVariablesSet),
+    /// A caller pushed a message to a definition run.
+    ExecutionMessageReceived(Box<ExecutionMessageReceived>),
     /// A definition run was paused.
     ExecutionPaused(ExecutionPaused),
     /// A definition run goes on.

@@ -227,6 +227,10 @@ reasons! {
     OtherProgram "other_program" fatal,
     /// Only a paused definition run can be resumed.
     RunNotPaused "run_not_paused" fatal,
+    /// The definition run is paused, and takes no messages.
+    RunPaused "run_paused" retry,
+    /// As many messages wait for the run as it keeps.
+    InboxFull "inbox_full" retry,
     /// A value is larger than its limit.
     ValueTooLarge "value_too_large" fatal,
     /// The idempotency key of a start belongs to another run, and the strategy of the start refuses a second one.

@@ -175,11 +175,16 @@ fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
     match refusal {
         ConductorRefusal::InvalidDefinition(_)
         | ConductorRefusal::TaskTypeOff(_)
-        | ConductorRefusal::BadSearch(_) => StatusCode::BAD_REQUEST,
-        ConductorRefusal::DefinitionExists { .. } => StatusCode::CONFLICT,
+        | ConductorRefusal::BadSearch(_)
+        | ConductorRefusal::BadEvent(_) => StatusCode::BAD_REQUEST,
+        ConductorRefusal::DefinitionExists { .. } | ConductorRefusal::EventHandlerExists(_) => {
+            StatusCode::CONFLICT
+        }
         ConductorRefusal::TooManyTestRuns => StatusCode::SERVICE_UNAVAILABLE,
         ConductorRefusal::NoSuchDefinition { .. }
         | ConductorRefusal::DefinitionUnusable(_)
+        | ConductorRefusal::NoSuchTaskDef(_)
+        | ConductorRefusal::NoSuchEventHandler(_)
         | ConductorRefusal::NoSuchExecution(_)
         | ConductorRefusal::NoSuchTask(_)
         | ConductorRefusal::TaskOfOtherWorkflow { .. }
@@ -225,6 +230,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::NotCurrent
         | Rejection::RunNotClosed
         | Rejection::RunNotPaused
+        | Rejection::RunPaused
         | Rejection::KeyTaken { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::AlreadyStarted { .. }
@@ -243,6 +249,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::InvalidSearchAttributes { .. }
         | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Rejection::InboxFull { .. } => StatusCode::TOO_MANY_REQUESTS,
         Rejection::SchemaMismatch { .. } | Rejection::ValueTooLarge { .. } => {
             StatusCode::BAD_REQUEST
         }
@@ -296,6 +303,8 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
         Rejection::KeyTaken { run_id } => refusal.with("workflowId", run_id.as_str()),
         Rejection::RunNotPaused
+        | Rejection::RunPaused
+        | Rejection::InboxFull { .. }
         | Rejection::ValueTooLarge { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::SchemaMismatch { .. }

@@ -13,7 +13,9 @@ use longhaul_engine::change::{Changes, Document, DocumentChange, DocumentKey, Do
 use longhaul_engine::conductor::definition::Snapshot;
 use longhaul_engine::rollout::Rollout;
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::conductor::{SchemaDef, TaskDef, WorkflowDef};
+use longhaul_protocol::conductor::{
+    EventExecution, EventHandler, RateLimitConfig, SchemaDef, Tag, TaskDef, WorkflowDef,
+};
 use longhaul_protocol::id::{Namespace, WorkerId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -169,6 +171,91 @@ impl Record for DefinitionStampRow {
 
     fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
         (self.namespace.as_str().into(), "".into(), "".into())
+    }
+}
+
+/// A registered event handler.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EventHandlerRow {
+    pub namespace: Namespace,
+    pub handler: Arc<EventHandler>,
+}
+
+impl Record for EventHandlerRow {
+    const KIND: DocumentKind = DocumentKind::EventHandler;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.handler.name.as_str().into(),
+            "".into(),
+        )
+    }
+}
+
+/// What an action of an event handler did with a message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EventExecutionRow {
+    pub namespace: Namespace,
+    pub execution: EventExecution,
+}
+
+impl Record for EventExecutionRow {
+    const KIND: DocumentKind = DocumentKind::EventExecution;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.execution.name.as_str().into(),
+            self.execution.id.as_str().into(),
+        )
+    }
+}
+
+/// A slot of the table of reusable outputs. A newer output of another key replaces an older one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReusableOutputRow {
+    pub namespace: Namespace,
+    pub slot: u32,
+    /// The name of the task definition.
+    pub name: String,
+    pub key: String,
+    pub output: Arc<serde_json::Value>,
+    pub expires_at: Timestamp,
+}
+
+impl Record for ReusableOutputRow {
+    const KIND: DocumentKind = DocumentKind::ReusableOutput;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        let slot = format!("{:05}", self.slot);
+        (self.namespace.as_str().into(), slot.into(), "".into())
+    }
+}
+
+/// The tags of a definition or of an event handler.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TagsRow {
+    pub namespace: Namespace,
+    /// What is tagged: `task`, `workflow` or `event_handler`.
+    pub subject: String,
+    /// The name of what is tagged.
+    pub name: String,
+    pub tags: Vec<Tag>,
+    /// The rate limit of a workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimitConfig>,
+}
+
+impl Record for TagsRow {
+    const KIND: DocumentKind = DocumentKind::Tags;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.name.as_str().into(),
+            self.subject.as_str().into(),
+        )
     }
 }
 

@@ -40,8 +40,8 @@ use group::trial;
 use rows::{encode, shape, status, summary, thin};
 
 pub use document::{
-    DefinitionStampRow, HeardWorker, PolledQueue, Record, SchemaRow, ServerRow, SnapshotRow,
-    TaskDefRow, WorkflowDefRow,
+    DefinitionStampRow, EventExecutionRow, EventHandlerRow, HeardWorker, PolledQueue, Record,
+    ReusableOutputRow, SchemaRow, ServerRow, SnapshotRow, TagsRow, TaskDefRow, WorkflowDefRow,
 };
 pub use group::trial::{ClockReading, Writable};
 pub use group::{RemoteStats, Stats};

@@ -20,6 +20,14 @@ pub enum DocumentKind {
     Schema,
     /// Changes with every definition of a namespace, so that a copy of them is compared by one read.
     DefinitionStamp,
+    /// Reacts to messages of an event.
+    EventHandler,
+    /// What an event handler did with a message. It exists if and only if that is done.
+    EventExecution,
+    /// The output of a task, for later tasks with the same key. A slot of a table of fixed size.
+    ReusableOutput,
+    /// The tags of a definition or of an event handler.
+    Tags,
     /// A live server, and what it alone knows.
     Server,
     /// A question to a worker that passes from one server to another. Lost with the database's memory, and so are the kinds after it.
@@ -31,7 +39,7 @@ pub enum DocumentKind {
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Namespace,
         Self::SearchAttribute,
         Self::Worker,
@@ -41,6 +49,10 @@ impl DocumentKind {
         Self::Snapshot,
         Self::Schema,
         Self::DefinitionStamp,
+        Self::EventHandler,
+        Self::EventExecution,
+        Self::ReusableOutput,
+        Self::Tags,
         Self::Server,
         Self::Question,
         Self::Rate,
@@ -69,6 +81,10 @@ impl DocumentKind {
             Self::Snapshot => "snapshot",
             Self::Schema => "schema",
             Self::DefinitionStamp => "definition_stamp",
+            Self::EventHandler => "event_handler",
+            Self::EventExecution => "event_execution",
+            Self::ReusableOutput => "reusable_output",
+            Self::Tags => "tags",
             Self::Server => "server",
             Self::Question => "question",
             Self::Rate => "rate",

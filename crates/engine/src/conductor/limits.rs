@@ -15,6 +15,15 @@ pub const NAME_CHARS_MAX: usize = 255;
 /// The longest correlation id in characters. Runs are found by it.
 pub const CORRELATION_ID_CHARS_MAX: usize = 500;
 
+/// How many messages wait in the inbox of a run, as on other servers.
+pub const INBOX_MESSAGES_MAX: usize = 1000;
+
+/// The largest message to a run in bytes, as JSON. A task takes up to a hundred of them, and all are kept in memory with the run.
+pub const INBOX_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// How many bytes the messages in the inbox of a run have together.
+pub const INBOX_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 /// How many log entries of one update are kept.
 pub const LOGS_PER_UPDATE_MAX: usize = 10;
 

@@ -8,6 +8,7 @@
 
 mod budget;
 pub mod definition;
+pub mod event;
 pub mod execution;
 pub mod expression;
 pub mod input;

@@ -266,6 +266,7 @@ pub fn part_matches(key: PartKey, part: &Part) -> bool {
         PartKey::Outcome => matches!(part, Part::Outcome(_)),
         PartKey::Task(_) => matches!(part, Part::Task(_)),
         PartKey::Past(_) => matches!(part, Part::Past(_)),
+        PartKey::Inbox(_) => matches!(part, Part::Inbox(_)),
         PartKey::Input | PartKey::Variables | PartKey::Output => matches!(part, Part::Value(_)),
     }
 }

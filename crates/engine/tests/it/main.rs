@@ -8,6 +8,7 @@
 )]
 
 mod conductor;
+mod conductor_operators;
 mod invariants;
 mod random;
 mod scenarios;

@@ -74,6 +74,10 @@ impl Host {
                 | DocumentKind::WorkflowDef
                 | DocumentKind::Snapshot
                 | DocumentKind::Schema
+                | DocumentKind::EventHandler
+                | DocumentKind::EventExecution
+                | DocumentKind::ReusableOutput
+                | DocumentKind::Tags
                 | DocumentKind::DefinitionStamp
                 | DocumentKind::Server
                 | DocumentKind::Rate

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use longhaul_engine::change::{Cap, CapScope};
+use longhaul_engine::change::{Cap, CapScope, DocumentChange, ReusableOutput};
 use longhaul_engine::command::{CommandKind, Listed, Start};
 use longhaul_engine::conductor::execution::command::control::has_work;
 use longhaul_engine::conductor::execution::command::start::{
@@ -191,6 +191,7 @@ impl Locked<'_> {
             cell,
             mut state,
         } = self;
+        let outputs = outputs_of(&decision.changes);
         let created = decision.changes.created.iter();
         let created = created.map(|run| run.spec.run_id.clone()).collect();
         let (reply, durable) = executor.conclude(C::KIND, cell, &mut state, decision);
@@ -202,7 +203,13 @@ impl Locked<'_> {
         let change = state.newest_change();
         drop(state);
         match durable.wait().await {
-            Ok(()) => Ok(Some((reply?, remainder))),
+            Ok(()) => {
+                executor
+                    .finder
+                    .keep_outputs(&outputs, executor.clock.now())
+                    .await;
+                Ok(Some((reply?, remainder)))
+            }
             Err(error) => {
                 executor.recover(cell, change, error).await?;
                 Ok(None)
@@ -231,7 +238,13 @@ impl Locked<'_> {
                         self.wait_for_commits().await?;
                     }
                     finder
-                        .find(&spec.namespace, &spec.run_id, lookups, &mut found)
+                        .find(
+                            &spec.namespace,
+                            &spec.run_id,
+                            moment.now,
+                            lookups,
+                            &mut found,
+                        )
                         .await?;
                 }
             }
@@ -355,8 +368,22 @@ impl Executor {
     /// # Errors
     /// [`Error::Contended`] if its idempotency key was taken meanwhile.
     pub(crate) async fn create_execution(&self, new: &NewExecution) -> Result<(RunId, Remainder)> {
-        let decision = self.decide_start(new).await?;
+        self.create_recorded(new, |_| None).await
+    }
+
+    /// As [`Executor::create_execution`], with a document in the same commit.
+    ///
+    /// # Errors
+    /// [`Error::Contended`] also if the document exists.
+    pub(crate) async fn create_recorded(
+        &self,
+        new: &NewExecution,
+        record: impl FnOnce(&RunId) -> Option<DocumentChange>,
+    ) -> Result<(RunId, Remainder)> {
+        let mut decision = self.decide_start(new).await?;
         let started = decision.reply?;
+        decision.changes.documents = record(&started.run_id).into_iter().collect();
+        let outputs = outputs_of(&decision.changes);
         let changes = Arc::new(decision.changes);
         let children = changes.created.iter().skip(1);
         let remainder = Remainder {
@@ -367,7 +394,10 @@ impl Executor {
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
         let created = self.cache_created(&changes, &commit);
         match self.finish(commit, None, created).wait().await {
-            Ok(()) => Ok((started.run_id, remainder)),
+            Ok(()) => {
+                self.finder.keep_outputs(&outputs, self.clock.now()).await;
+                Ok((started.run_id, remainder))
+            }
             Err(error) => {
                 for run in &changes.created {
                     self.cache.remove(&run.spec.run_id);
@@ -393,7 +423,7 @@ impl Executor {
                 Step::Decided(decision) => return Ok(decision),
                 Step::Needs(lookups) => {
                     self.finder
-                        .find(namespace, &none, lookups, &mut found)
+                        .find(namespace, &none, moment.now, lookups, &mut found)
                         .await?;
                 }
             }
@@ -590,6 +620,12 @@ impl Executor {
             Err(error.into())
         }
     }
+}
+
+/// Returns the outputs that later tasks may take.
+fn outputs_of(changes: &Changes) -> Vec<ReusableOutput> {
+    let outputs = changes.runs().flat_map(|change| &change.outputs);
+    outputs.cloned().collect()
 }
 
 /// Returns whether the decision is made again on what is stored. A worker that holds too many sessions is refused then.

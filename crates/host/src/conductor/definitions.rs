@@ -1,6 +1,8 @@
 //! Registered definitions of tasks and workflows. They are few and read often, so they are kept in memory by namespace. If other servers
 //! write to the same store too, one small read tells whether the copy is current: a stamp that each change writes again.
 
+pub(crate) mod tags;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -10,10 +12,11 @@ use longhaul_engine::conductor::definition::{
 };
 use longhaul_engine::conductor::validate::{Rules, Violation, check_task_def, check_workflow_def};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::conductor::{TaskDef, WorkflowDef};
+use longhaul_protocol::conductor::{EventHandler, TaskDef, WorkflowDef};
 use longhaul_protocol::id::Namespace;
 use longhaul_store::{
-    DefinitionStampRow, DocumentKey, SchemaRow, Store, TaskDefRow, WorkflowDefRow, document,
+    DefinitionStampRow, DocumentKey, EventHandlerRow, SchemaRow, Store, TaskDefRow, WorkflowDefRow,
+    document,
 };
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, MutexGuard};
@@ -30,6 +33,8 @@ pub(crate) struct Registered {
     pub(crate) tasks: BTreeMap<String, Arc<TaskDef>>,
     /// Versions by name.
     pub(crate) workflows: BTreeMap<String, BTreeMap<i32, Arc<WorkflowDef>>>,
+    /// Event handlers by name.
+    pub(crate) handlers: BTreeMap<String, Arc<EventHandler>>,
     compiled: Compiled,
     /// The version of the stamp before they were read, if other servers write too.
     stamp: Option<u64>,
@@ -122,6 +127,9 @@ impl DefinitionTable {
                 .or_default();
             versions.insert(row.definition.version, row.definition);
         }
+        for row in store.list::<EventHandlerRow>(Some(namespace)).await? {
+            read.handlers.insert(row.handler.name.clone(), row.handler);
+        }
         let read = Arc::new(read);
         self.known
             .write()
@@ -183,7 +191,7 @@ fn stamp_key(namespace: &Namespace) -> DocumentKey {
 pub(super) struct Change<'a> {
     table: &'a DefinitionTable,
     namespace: Namespace,
-    after: Registered,
+    pub(super) after: Registered,
     progress: Progress,
     _changing: MutexGuard<'a, ()>,
 }
@@ -375,7 +383,7 @@ impl Definitions<'_> {
         &self.host.inner.executor.finder
     }
 
-    async fn all(self, namespace: &Namespace) -> Result<Arc<Registered>> {
+    pub(super) async fn all(self, namespace: &Namespace) -> Result<Arc<Registered>> {
         let finder = &self.host.inner.executor.finder;
         finder.definitions.all(&*finder.store, namespace).await
     }

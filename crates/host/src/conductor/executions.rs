@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::change::KeyClaim;
-use longhaul_engine::command::{ContinuePass, PauseExecution, ResumeExecution, TerminateExecution};
+use longhaul_engine::command::{
+    ContinuePass, PauseExecution, PushMessage, ResumeExecution, TerminateExecution,
+};
 use longhaul_engine::conductor::definition::Snapshot;
 use longhaul_engine::conductor::execution::command::start::{KeyUse, NewExecution, use_key};
 use longhaul_engine::conductor::execution::end::AfterTermination;
@@ -180,7 +182,7 @@ impl Executions<'_> {
     /// Makes the passes that a decision left, those of new sub-workflows, and those of parents whose sub-workflow ended; all within
     /// a bounded time. The decision itself is durable, so its caller is answered as accepted whatever happens here. What remains is
     /// left to the sweeps.
-    async fn settle(self, run_id: &RunId, remainder: Remainder) {
+    pub(crate) async fn settle(self, run_id: &RunId, remainder: Remainder) {
         if remainder.is_empty() {
             return;
         }
@@ -306,6 +308,17 @@ impl Executions<'_> {
             reason: reason.map(str::to_owned),
         };
         self.decide(&run_id, &command).await
+    }
+
+    /// Puts a message into the inbox of a run. Returns its id.
+    pub async fn push_message(
+        self,
+        namespace: &Namespace,
+        id: &str,
+        payload: Object,
+    ) -> Result<String> {
+        let run_id = self.find(namespace, id).await?;
+        self.decide(&run_id, &PushMessage { payload }).await
     }
 
     /// Lets a paused run go on.

@@ -1,9 +1,13 @@
 //! Finds what a decision on a definition run needs besides the run.
 
+pub(crate) mod outputs;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_engine::conductor::execution::lookup::{Lookup, LookupResults};
+use longhaul_engine::conductor::execution::lookup::{
+    KeyOfWorkflow, KeyOwner, Lookup, LookupResults,
+};
 use longhaul_engine::conductor::expression::{EventMember, ValueRef};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId};
@@ -65,6 +69,7 @@ impl Finder {
         &self,
         namespace: &Namespace,
         run_id: &RunId,
+        now: Timestamp,
         lookups: Vec<Lookup>,
         found: &mut LookupResults,
     ) -> Result<()> {
@@ -95,6 +100,14 @@ impl Finder {
                     let snapshot = snapshot.and_then(std::result::Result::ok);
                     found.definitions.insert((name, version), snapshot);
                 }
+                Lookup::KeyOwner(key) => {
+                    let owner = self.key_owner(namespace, &key).await?;
+                    found.key_owners.insert(key, owner);
+                }
+                Lookup::Output(key) => {
+                    let output = self.reusable_output(namespace, &key, now).await?;
+                    found.outputs.insert(key, output);
+                }
                 Lookup::Inline(text) => {
                     let snapshot = match serde_json::from_str(&text) {
                         Ok(definition) => self.snapshot_of(namespace, &definition).await?,
@@ -107,6 +120,21 @@ impl Finder {
             }
         }
         Ok(())
+    }
+
+    /// Returns the run that has an idempotency key of a workflow, and whether it is open.
+    async fn key_owner(
+        &self,
+        namespace: &Namespace,
+        key: &KeyOfWorkflow,
+    ) -> Result<Option<KeyOwner>> {
+        let owner = self.store.run_by_key(namespace, &key.name, &key.key);
+        let Some(run_id) = owner.await? else {
+            return Ok(None);
+        };
+        let run = self.store.run(&run_id).await?;
+        let is_open = run.is_some_and(|run| run.core.closed.is_none());
+        Ok(Some(KeyOwner { run_id, is_open }))
     }
 
     /// Returns a value that an event of a run contains.

@@ -2,9 +2,9 @@
 
 pub(crate) mod definitions;
 pub mod evaluate;
+pub(crate) mod events;
 pub(crate) mod executions;
 pub(crate) mod finder;
-pub(crate) mod logs;
 pub(crate) mod poll_data;
 pub(crate) mod queues;
 pub(crate) mod refusal;

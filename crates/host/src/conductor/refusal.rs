@@ -18,6 +18,12 @@ pub enum ConductorRefusal {
     /// The definition has a task of a type that this server does not run.
     #[error("{0}")]
     TaskTypeOff(String),
+    #[error("No such taskType found by name: {0}")]
+    NoSuchTaskDef(String),
+    #[error("EventHandler with name {0} not found!")]
+    NoSuchEventHandler(String),
+    #[error("EventHandler with name {0} already exists!")]
+    EventHandlerExists(String),
     #[error("No such workflow found by id: {0}")]
     NoSuchExecution(String),
     /// The search or list is malformed, or its answer would be too large.
@@ -25,6 +31,8 @@ pub enum ConductorRefusal {
     BadSearch(String),
     #[error("Too many test runs wait for their turn. Try again later.")]
     TooManyTestRuns,
+    #[error("{0}")]
+    BadEvent(String),
     #[error("Task not found for taskId: {0}")]
     NoSuchTask(String),
     #[error("Task {task_id} is not a task of workflow {workflow_id}")]
@@ -49,11 +57,14 @@ impl ConductorRefusal {
         match self {
             Self::InvalidDefinition(_) => Reason::DefinitionInvalid,
             Self::TaskTypeOff(_) => Reason::TaskTypeOff,
-            Self::BadSearch(_) => Reason::ValidationFailed,
-            Self::DefinitionExists { .. } => Reason::DefinitionAlreadyExists,
-            Self::NoSuchDefinition { .. } | Self::DefinitionUnusable(_) => {
-                Reason::DefinitionNotFound
+            Self::BadSearch(_) | Self::BadEvent(_) => Reason::ValidationFailed,
+            Self::DefinitionExists { .. } | Self::EventHandlerExists(_) => {
+                Reason::DefinitionAlreadyExists
             }
+            Self::NoSuchDefinition { .. }
+            | Self::DefinitionUnusable(_)
+            | Self::NoSuchTaskDef(_)
+            | Self::NoSuchEventHandler(_) => Reason::DefinitionNotFound,
             Self::TooManyTestRuns => Reason::ServerBusy,
             Self::NoSuchExecution(_) => Reason::RunNotFound,
             Self::NoSuchTask(_) | Self::TaskOfOtherWorkflow { .. } | Self::NoOpenTask { .. } => {

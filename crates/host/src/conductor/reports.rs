@@ -4,6 +4,8 @@ use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::command::UpdateExecutionTask;
 use longhaul_engine::conductor::execution::command::update::{Output, Report, TaskTarget, Updated};
+use longhaul_engine::conductor::execution::state::ExecutionTask;
+use longhaul_engine::run::state::{Part, Run};
 use longhaul_protocol::conductor::{Object, ResultStatus, Task};
 use longhaul_protocol::id::{Namespace, RunId};
 use longhaul_store::QueueKey;
@@ -15,6 +17,13 @@ use super::tasks::{Holder, poll_filter};
 use crate::error::{Error, Result};
 use crate::matching::poll::TakenTask;
 use crate::views::ExecutionTasks;
+
+/// A task that waits for a caller.
+#[derive(Clone, Copy, Debug)]
+pub enum WaitingTask<'a> {
+    Id(&'a str),
+    Reference(&'a str),
+}
 
 impl ExecutionTasks<'_> {
     /// Applies a report on the task with this id, which must be one of the workflow.
@@ -149,6 +158,42 @@ impl ExecutionTasks<'_> {
             .into(),
             other => other,
         })
+    }
+
+    /// Applies a report on an open WAIT, HUMAN or YIELD task, by its id or its reference. Others are not found.
+    pub async fn update_waiting(
+        self,
+        namespace: &Namespace,
+        workflow_id: &str,
+        named: WaitingTask<'_>,
+        report: Report,
+    ) -> Result<Updated> {
+        let run_id = self.host.executions().find(namespace, workflow_id).await?;
+        let is_named = |task: &ExecutionTask| match named {
+            WaitingTask::Id(id) => task.id.as_str() == id,
+            WaitingTask::Reference(name) => task.reference == name || task.node_reference() == name,
+        };
+        let find = |run: &Run| {
+            let tasks = run.parts.values().filter_map(Part::as_task);
+            let mut waiting = tasks.filter(|task| {
+                task.is_open() && matches!(&*task.task_type, "WAIT" | "HUMAN" | "YIELD")
+            });
+            let task = waiting.find(|task| is_named(task))?;
+            Some(TaskTarget::Id {
+                task_id: task.id.clone(),
+                seq: task.seq,
+            })
+        };
+        let found = self.host.inner.executor.read_part(&run_id, find).await?;
+        let Some(target) = found.flatten() else {
+            let (WaitingTask::Id(name) | WaitingTask::Reference(name)) = named;
+            return Err(ConductorRefusal::NoOpenTask {
+                workflow_id: workflow_id.to_owned(),
+                reference: name.to_owned(),
+            }
+            .into());
+        };
+        self.report(&run_id, target, report, false).await
     }
 
     /// As [`Self::update_by_reference`], and returns the run after the report.

@@ -1,5 +1,7 @@
 //! Tasks of definition runs: polls in batches, reads. Workers of these tasks do not register.
 
+mod logs;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 

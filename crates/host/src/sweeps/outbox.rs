@@ -190,7 +190,21 @@ async fn deliver_messages(host: &Host, sender: &RunId) -> Result<Vec<RunId>> {
             Order::Stop { workflow_id, .. } if run.spec.program == Program::Definition => {
                 receivers.push(RunId::from(workflow_id.as_str()));
             }
-            Order::Report { .. } | Order::Stop { .. } | Order::RequestCancellation { .. } => {}
+            Order::Report { .. }
+            | Order::Publish(_)
+            | Order::Stop { .. }
+            | Order::RequestCancellation { .. } => {}
+        }
+        if let Order::Publish(message) = &delivery.order {
+            let touched = host.events().deliver(&delivery.namespace, message);
+            for (run_id, remainder) in touched.await? {
+                receivers.extend(remainder.created);
+                receivers.push(run_id);
+            }
+            let refusal = None;
+            let delivered = ConfirmDelivery { number, refusal };
+            host.inner.executor.execute(sender, &delivered).await?;
+            continue;
         }
         let refusal = deliver(host, delivery).await?;
         let delivered = ConfirmDelivery { number, refusal };
@@ -215,6 +229,8 @@ async fn deliver(host: &Host, delivery: Delivery) -> Result<Option<String>> {
             }
             Ok(None)
         }
+        // Its caller delivers it, because it touches other runs.
+        Order::Publish(_) => Ok(None),
         Order::ReportExecution {
             parent_run_id,
             report,

@@ -93,6 +93,7 @@ async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
         key_claim: None,
         sets_search_attributes: false,
         logs: Vec::new(),
+        outputs: Vec::new(),
     };
     let changes = Changes {
         run: Some(Box::new(change)),

@@ -49,6 +49,7 @@ pub(crate) fn samples(world: &World) -> Vec<Sample> {
     sessions(&mut list, world);
     definitions(&mut list, world);
     schemas(&mut list, world);
+    events(&mut list, world);
     executions(&mut list, world);
     execution_lists(&mut list, world);
     list.0
@@ -638,6 +639,70 @@ fn definitions(list: &mut Samples, world: &World) {
         "",
         None,
     );
+}
+
+fn events(list: &mut Samples, world: &World) {
+    let (name, task) = (
+        world.execution.definition.as_str(),
+        world.execution.task_type.as_str(),
+    );
+    let id = world.execution.id.as_str();
+    // The world registers a handler with the name of the definition.
+    let handler = |name: &str| {
+        json!({"name": name, "event": "conductor:a:b", "active": true, "condition": "$.n > 1",
+        "evaluatorType": "javascript", "actions": [
+            {"action": "start_workflow", "start_workflow": {"name": "none", "input": {"n": "${n}"}}, "expandInlineJSON": true},
+            {"action": "complete_task", "complete_task": {"workflowId": "${w}", "taskRefName": "r", "output": {}}},
+            {"action": "update_workflow_variables", "update_workflow_variables": {"workflowId": "${w}", "variables": {},
+             "appendArray": true}},
+        ]})
+    };
+    list.get("/api/event", &[]);
+    list.post("/api/event", &[], json!([handler("fresh")]));
+    list.add("PUT", "/api/event", &[], "", Some(handler(name)));
+    list.find("/api/event/{a}", &["conductor:a:b"], "?activeOnly=false");
+    list.get("/api/event/handler", &[]);
+    list.get("/api/event/handler/", &[]);
+    list.get("/api/event/handler/{a}", &[name]);
+    let message = json!({"event": "conductor:a:b", "messageId": "m1", "payload": {"n": 1}});
+    list.post("/api/event/handleIncomingEvent", &[], message);
+    list.get("/api/event/execution", &[]);
+    list.find("/api/event/execution/{a}", &[name], "?from=0");
+    list.find("/api/event/message", &[], "?from=0");
+    list.get("/api/event/message/{a}", &["conductor:a:b"]);
+    list.get("/api/queue", &[]);
+    list.get("/api/queue/", &[]);
+    list.get("/api/queue/size", &[]);
+    let [waiting, wait] = &world.execution.waiting;
+    list.post(
+        "/api/queue/update/{a}/{b}/{c}",
+        &[waiting, "wait", "IN_PROGRESS"],
+        json!({"n": 1}),
+    );
+    list.post(
+        "/api/queue/update/{a}/task/{b}/{c}",
+        &[waiting, wait, "IN_PROGRESS"],
+        json!({"n": 1}),
+    );
+    list.post("/api/workflow/{a}/messages", &[id], json!({"n": 1}));
+    let tag = json!({"key": "team", "value": "blue", "type": "METADATA"});
+    list.get("/api/metadata/tags", &[]);
+    for (route, name) in [
+        ("/api/metadata/task/{a}/tags", task),
+        ("/api/metadata/workflow/{a}/tags", name),
+        ("/api/event/{a}/tags", name),
+    ] {
+        list.get(route, &[name]);
+        list.post(route, &[name], tag.clone());
+        list.add("PUT", route, &[name], "", Some(json!([tag])));
+        list.add("DELETE", route, &[name], "", Some(tag.clone()));
+    }
+    let route = "/api/metadata/workflow/{a}/rate-limit";
+    let limit = json!({"rateLimitKey": "${workflow.correlationId}", "concurrentExecLimit": 5});
+    list.add("PUT", route, &[name], "", Some(limit));
+    list.get(route, &[name]);
+    list.add("DELETE", route, &[name], "", None);
+    list.add("DELETE", "/api/event/{a}", &[name], "", None);
 }
 
 fn schemas(list: &mut Samples, world: &World) {

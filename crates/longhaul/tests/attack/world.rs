@@ -63,6 +63,8 @@ pub(crate) struct Execution {
     pub(crate) task_type: String,
     pub(crate) id: String,
     pub(crate) task_id: String,
+    /// A run with an open WAIT task `wait`, and the id of that task.
+    pub(crate) waiting: [String; 2],
 }
 
 /// A run and its workflow.
@@ -231,6 +233,24 @@ impl Maker<'_> {
         self.client.send(&task).await.expect("an answer");
         let schema = Request::new("POST", "/api/schema").json(&json!({"name": task_type}));
         self.client.send(&schema).await.expect("an answer");
+        let waits = format!("waits-{}", self.number);
+        let body = json!({"name": waits, "version": 1, "tasks": [
+            {"name": "wait", "taskReferenceName": "wait", "type": "WAIT"},
+        ]});
+        let register = Request::new("POST", "/api/metadata/workflow?overwrite=true").json(&body);
+        self.client.send(&register).await.expect("an answer");
+        let start = Request::new("POST", "/api/workflow").json(&json!({"name": waits}));
+        let waiting = self.client.send(&start).await.expect("an answer").text();
+        let run = self.client.get(&format!("/api/workflow/{waiting}")).await;
+        let wait = run["tasks"][0]["taskId"].as_str().expect("a task");
+        let waiting = [waiting.clone(), wait.to_owned()];
+        let handler = json!({"name": definition, "event": "conductor:a:b", "actions": [
+            {"action": "start_workflow", "start_workflow": {"name": "none"}}]});
+        let handler = Request::new("POST", "/api/event").json(&handler);
+        self.client.send(&handler).await.expect("an answer");
+        let target = format!("/api/metadata/workflow/{definition}/rate-limit");
+        let limit = Request::new("PUT", &target).json(&json!({"concurrentExecLimit": 1}));
+        self.client.send(&limit).await.expect("an answer");
         let start = Request::new("POST", "/api/workflow").json(&json!({"name": definition}));
         let id = self.client.send(&start).await.expect("an answer").text();
         let poll = format!("/api/tasks/poll/{task_type}");
@@ -241,6 +261,7 @@ impl Maker<'_> {
             task_type,
             id,
             task_id,
+            waiting,
         }
     }
 

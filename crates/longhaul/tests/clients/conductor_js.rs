@@ -53,3 +53,8 @@ async fn starts() {
 async fn signals() {
     run_node("signals.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn events() {
+    run_node("events.mjs", &Server::start().await).await;
+}

@@ -65,3 +65,13 @@ async fn retries() {
 async fn signals() {
     run_conductor("signals.py", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn events() {
+    run_conductor("events.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn the_examples_on_the_page_about_operators_work() {
+    run_conductor("operators_page.py", &Server::start().await).await;
+}

@@ -13,6 +13,7 @@
 mod model;
 
 mod answers;
+mod event;
 pub mod member;
 mod requests;
 mod schema;
@@ -28,6 +29,7 @@ pub use answers::{
     BulkResponse, PollData, SearchResult, Tag, TagType, TaskRun, WorkflowDefSummary, WorkflowRun,
     WorkflowStatusView,
 };
+pub use event::{EventAction, EventActionType, EventExecution, EventExecutionStatus, EventHandler};
 pub use member::{Object, ParseError, WrongMember, parse, read};
 pub use requests::{
     CorrelatedRequest, RerunWorkflowRequest, SkipTaskRequest, StartWorkflowRequest, TaskMock,

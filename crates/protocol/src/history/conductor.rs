@@ -145,6 +145,15 @@ pub struct ExecutionVariablesSet {
     pub variables: Arc<Value>,
 }
 
+/// A caller pushed a message. It waits in the inbox until a task takes it; the output of that task has it then.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionMessageReceived {
+    /// The id of the message.
+    pub message_id: String,
+    /// What the caller sent.
+    pub payload: Arc<Value>,
+}
+
 /// The run was paused or resumed.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExecutionPaused {

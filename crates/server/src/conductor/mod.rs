@@ -3,6 +3,7 @@
 
 mod answer;
 mod call;
+mod events;
 mod execute;
 mod logs;
 mod metadata;
@@ -11,6 +12,7 @@ mod schemas;
 mod search;
 mod signals;
 mod system;
+mod tags;
 mod tasks;
 mod test_run;
 mod token;
@@ -97,6 +99,8 @@ pub(crate) fn routes() -> Routes {
             "/api/metadata/workflow/validate",
             post(OPERATORS, metadata::validate),
         )
+        .merge(tag_routes())
+        .merge(event_routes())
         .route("/api/workflow", post(OPERATORS, workflows::start))
         .route(
             "/api/workflow/{a}",
@@ -139,6 +143,10 @@ pub(crate) fn routes() -> Routes {
         .route(
             "/api/workflow/{a}/state",
             post(OPERATORS, signals::update_state),
+        )
+        .route(
+            "/api/workflow/{a}/messages",
+            post(OPERATORS, workflows::push_message),
         )
         .route("/api/workflow/{a}/pause", put(OPERATORS, workflows::pause))
         .route(
@@ -186,6 +194,84 @@ pub(crate) fn routes() -> Routes {
             get(WORKERS, queues::all_poll_data),
         )
         .method_not_allowed_fallback(method_not_allowed)
+}
+
+fn tag_routes() -> Routes {
+    Routes::default()
+        .route("/api/metadata/tags", get(OPERATORS, tags::all))
+        .route(
+            "/api/metadata/task/{a}/tags",
+            get(OPERATORS, tags::of_task)
+                .merge(post(OPERATORS, tags::add_to_task))
+                .merge(put(OPERATORS, tags::replace_of_task))
+                .merge(delete(OPERATORS, tags::remove_from_task)),
+        )
+        .route(
+            "/api/metadata/workflow/{a}/tags",
+            get(OPERATORS, tags::of_workflow)
+                .merge(post(OPERATORS, tags::add_to_workflow))
+                .merge(put(OPERATORS, tags::replace_of_workflow))
+                .merge(delete(OPERATORS, tags::remove_from_workflow)),
+        )
+        .route(
+            "/api/metadata/workflow/{a}/rate-limit",
+            get(OPERATORS, tags::rate_limit)
+                .merge(put(OPERATORS, tags::set_rate_limit))
+                .merge(delete(OPERATORS, tags::remove_rate_limit)),
+        )
+        .route(
+            "/api/event/{a}/tags",
+            get(OPERATORS, tags::of_handler)
+                .merge(post(OPERATORS, tags::add_to_handler))
+                .merge(put(OPERATORS, tags::replace_of_handler))
+                .merge(delete(OPERATORS, tags::remove_from_handler)),
+        )
+}
+
+fn event_routes() -> Routes {
+    Routes::default()
+        .route(
+            "/api/event",
+            get(OPERATORS, events::list)
+                .merge(post(OPERATORS, events::create))
+                .merge(put(OPERATORS, events::update)),
+        )
+        .route(
+            "/api/event/{a}",
+            get(OPERATORS, events::list_of_event).merge(delete(OPERATORS, events::delete)),
+        )
+        .route("/api/event/handler", get(OPERATORS, events::list))
+        // One of the clients asks with a slash at the end.
+        .route("/api/event/handler/", get(OPERATORS, events::list))
+        .route("/api/event/handler/{a}", get(OPERATORS, events::get))
+        .route(
+            "/api/event/handleIncomingEvent",
+            post(OPERATORS, events::publish),
+        )
+        .route(
+            "/api/event/execution",
+            get(OPERATORS, events::active_handlers),
+        )
+        .route(
+            "/api/event/execution/{a}",
+            get(OPERATORS, events::executions),
+        )
+        .route(
+            "/api/event/message",
+            get(OPERATORS, events::handlers_with_stats),
+        )
+        .route("/api/event/message/{a}", get(OPERATORS, events::messages))
+        .route("/api/queue", get(OPERATORS, events::no_queues))
+        .route("/api/queue/", get(OPERATORS, events::no_queues))
+        .route("/api/queue/size", get(OPERATORS, events::no_queues))
+        .route(
+            "/api/queue/update/{a}/{b}/{c}",
+            post(OPERATORS, events::update_by_reference),
+        )
+        .route(
+            "/api/queue/update/{a}/task/{b}/{c}",
+            post(OPERATORS, events::update_by_id),
+        )
 }
 
 routing_functions! { &'static [Role], Call => Answer; get post put delete }
@@ -271,7 +357,6 @@ fn is_unserved(path: &str) -> bool {
             "",
             ..
         ] | ["tasks", "queue", "requeue", ..]
-            | ["metadata", "workflow", _, "tags" | "rate-limit", ""]
     )
 }
 
@@ -342,7 +427,6 @@ mod tests {
             "/api/workflow/search-by-tasks",
             "/api/tasks/search",
             "/api/tasks/queue/requeue/t",
-            "/api/metadata/workflow/w/tags",
         ] {
             assert!(is_unserved(path), "{path}");
         }

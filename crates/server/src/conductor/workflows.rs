@@ -84,6 +84,14 @@ pub(super) async fn start(call: Call) -> Result<Answer, Refusal> {
     start_run(&call, start, refused).await
 }
 
+/// Puts a message into the inbox of a run.
+pub(super) async fn push_message(call: Call) -> Result<Answer, Refusal> {
+    let payload = call.object()?;
+    let executions = call.host().executions();
+    let pushed = executions.push_message(&call.namespace, call.segment("a"), payload);
+    Ok(Answer::Text(pushed.await.map_err(refused)?))
+}
+
 pub(super) async fn start_by_name(call: Call) -> Result<Answer, Refusal> {
     let start = StartExecution {
         name: call.segment("a").to_owned(),

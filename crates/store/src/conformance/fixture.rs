@@ -72,6 +72,7 @@ pub fn start(spec: Spec) -> RunChange {
         key_claim: None,
         sets_search_attributes: true,
         logs: Vec::new(),
+        outputs: Vec::new(),
     };
     push_event(&mut change, "WorkflowStarted");
     change
@@ -92,6 +93,7 @@ pub fn next(run: &Run) -> RunChange {
         key_claim: None,
         sets_search_attributes: false,
         logs: Vec::new(),
+        outputs: Vec::new(),
     }
 }
 

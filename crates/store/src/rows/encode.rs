@@ -95,6 +95,8 @@ impl Bodies {
             key_claim: _,
             sets_search_attributes,
             logs,
+            // Kept in documents of their own.
+            outputs: _,
         } = change;
         let bodies = Self {
             spec: base_version.is_none().then(|| json(&**spec)).transpose()?,

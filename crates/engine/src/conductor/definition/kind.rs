@@ -54,6 +54,11 @@ pub fn is_queued(task_type_shown: &str) -> bool {
             | "YIELD"
             | "NOOP"
             | "INLINE"
+            | "LAMBDA"
+            | "START_WORKFLOW"
+            | "EXCLUSIVE_JOIN"
+            | "EVENT"
+            | "PULL_WORKFLOW_MESSAGES"
     )
 }
 

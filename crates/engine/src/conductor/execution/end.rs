@@ -182,7 +182,7 @@ impl Pass<'_, '_> {
         }
         self.draft.close_execution(status, reason, output);
         self.todo.clear();
-        Ok(())
+        self.publish_state_changes()
     }
 
     /// Returns the output: the template of the definition, or the output of the last task, or of the task that failed.
@@ -363,6 +363,7 @@ impl Draft<'_> {
         });
         let execution = self.execution_mut();
         execution.backlog.clear();
+        execution.exclusive_joins.clear();
         execution.paused = false;
         execution.failed_references = listed;
         execution.failed_names = failed_names;

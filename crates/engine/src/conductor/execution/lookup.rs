@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_protocol::conductor::TaskDef;
+use longhaul_protocol::id::RunId;
 use serde_json::Value;
 
 use crate::Decision;
@@ -37,6 +38,10 @@ pub enum Lookup {
     Definition { name: String, version: Option<i32> },
     /// A definition that is given as a value, compiled.
     Inline(Arc<str>),
+    /// The run that has an idempotency key.
+    KeyOwner(KeyOfWorkflow),
+    /// The output that an earlier task of this name and key left.
+    Output(OutputKey),
 }
 
 /// A script with its input, both as text: the same text has the same result within one decision.
@@ -52,6 +57,30 @@ pub struct Script {
 pub struct Comparison {
     pub schema: Arc<str>,
     pub value: Arc<str>,
+}
+
+/// An idempotency key of the starts of a workflow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyOfWorkflow {
+    /// The name of the workflow.
+    pub name: String,
+    pub key: String,
+}
+
+/// What tasks must have in common to share an output.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OutputKey {
+    /// The name of the task definition.
+    pub name: String,
+    pub key: String,
+}
+
+/// The run that has an idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyOwner {
+    pub run_id: RunId,
+    /// It has not ended.
+    pub is_open: bool,
 }
 
 /// Why a script or a comparison has no result.
@@ -75,6 +104,10 @@ pub struct LookupResults {
     pub definitions: BTreeMap<(String, Option<i32>), Option<Arc<Snapshot>>>,
     /// `Err` has the reason why the definition cannot be used.
     pub inline: BTreeMap<Arc<str>, Result<Arc<Snapshot>, String>>,
+    /// `None` if there is no output that has not expired.
+    pub outputs: BTreeMap<OutputKey, Option<Arc<Value>>>,
+    /// `None` if no run has the key.
+    pub key_owners: BTreeMap<KeyOfWorkflow, Option<KeyOwner>>,
     /// Queues `domain:type` that a worker polled a moment ago.
     pub polled: Vec<String>,
 }

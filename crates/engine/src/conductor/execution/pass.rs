@@ -62,12 +62,15 @@ pub(crate) struct Place {
 }
 
 /// The operators that the input of a DYNAMIC node can name. The server runs them, or makes the call.
-static NAMED_OPERATORS: [(&str, Operator); 8] = [
+static NAMED_OPERATORS: [(&str, Operator); 11] = [
     ("HTTP", Operator::Http),
     ("HUMAN", Operator::Human),
     ("INLINE", Operator::Inline),
+    ("LAMBDA", Operator::Lambda),
     ("NOOP", Operator::Noop),
+    ("PULL_WORKFLOW_MESSAGES", Operator::PullWorkflowMessages),
     ("SET_VARIABLE", Operator::SetVariable),
+    ("START_WORKFLOW", Operator::StartWorkflow),
     ("TERMINATE", Operator::Terminate),
     ("WAIT", Operator::Wait),
     ("YIELD", Operator::Yield),
@@ -217,6 +220,7 @@ impl<'p, 'd> Pass<'p, 'd> {
                 self.process(seq)?;
             }
         }
+        self.publish_state_changes()?;
         if self.draft.is_open() {
             let backlog = self.todo.into();
             if self.draft.execution().backlog != backlog {
@@ -300,6 +304,7 @@ impl<'p, 'd> Pass<'p, 'd> {
             return self.terminate_by(&task);
         }
         self.count_for_joins(&task, &place)?;
+        self.look_for_exclusive_joins()?;
         if !self.draft.is_open() {
             return Ok(());
         }

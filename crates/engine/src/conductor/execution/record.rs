@@ -12,6 +12,7 @@ use longhaul_protocol::id::{TaskId, TaskQueue, WorkerId};
 use longhaul_protocol::sequence::CommandSeq;
 
 use crate::change::{TaskKind, TaskRow, TaskStatus as RowStatus};
+use crate::conductor::execution::operator::event::announce::Transition;
 use crate::conductor::execution::state::{Execution, ExecutionTask, Waiting};
 use crate::conductor::execution::value::measured;
 use crate::conductor::expression::EventMember;
@@ -112,6 +113,12 @@ impl Draft<'_> {
         if let Some(looped_by) = task.looped_by {
             self.count_in_loop(looped_by, 1);
         }
+        if task.announces {
+            self.announce(seq, Transition::Scheduled);
+            if task.status == TaskStatus::InProgress {
+                self.announce(seq, Transition::Started);
+            }
+        }
         self.added.add(&task);
         self.write_task(task);
         seq
@@ -141,6 +148,9 @@ impl Draft<'_> {
             poll_count: task.poll_count,
             sub_workflow_id: task.sub_workflow_id.clone(),
         }));
+        if task.announces {
+            self.announce(seq, Transition::Started);
+        }
         self.write_task(task);
     }
 
@@ -203,10 +213,14 @@ impl Draft<'_> {
             },
         )));
         if let Some((value, bytes)) = output {
+            self.keep_for_reuse(&task, &value, bytes);
             task.output = self.keep(&value, bytes, sequence, EventMember::Output);
         }
         if was_open {
             self.execution_mut().open_tasks -= 1;
+            if task.announces {
+                self.announce(seq, Transition::of_end(status));
+            }
         }
         self.write_task(task);
     }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::conductor::definition::schemas::enforces_schemas;
 use crate::conductor::definition::{Operator, kind};
+use crate::conductor::execution::operator::schedule::reuse::reuse_of;
 use crate::conductor::execution::operator::schedule::{TASKS_PER_RUN_MAX, note_async_complete};
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::record::mint_task_id;
@@ -64,6 +65,11 @@ impl Pass<'_, '_> {
             timeouts,
             start_limits: StartLimits::of(&definition),
             has_schemas: task.has_schemas && enforces_schemas(&definition),
+            reuse: task
+                .reuse
+                .as_ref()
+                .and_then(|_| reuse_of(node.task(), &input))
+                .map(Box::new),
             ..task.next_attempt()
         };
         self.draft.change_task(task.seq, |task| task.retried = true);
@@ -205,6 +211,10 @@ pub(crate) fn is_begun_by_pass(operator: &Operator) -> bool {
         operator,
         Operator::SubWorkflow(_)
             | Operator::Inline
+            | Operator::Lambda
+            | Operator::StartWorkflow
+            | Operator::Event { .. }
+            | Operator::PullWorkflowMessages
             | Operator::Terminate
             | Operator::Wait
             | Operator::Human

@@ -78,6 +78,12 @@ pub struct Execution {
     /// The run has expanded a dynamic fork, so that a later one names its branches after itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_dynamic_fork: bool,
+    /// EXCLUSIVE_JOIN tasks that wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclusive_joins: Vec<u64>,
+    /// The number of the newest message in the inbox.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_message: u64,
     pub updated_at: Timestamp,
 }
 
@@ -146,6 +152,12 @@ pub struct ExecutionTask {
     /// Its definition enforces schemas of its input or output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_schemas: bool,
+    /// Its node publishes events when its status changes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub announces: bool,
+    /// How its output is kept for later tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<Box<Reuse>>,
     /// When a worker last got it. Set only if its starts are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<Timestamp>,
@@ -170,6 +182,24 @@ impl PartialEq for ForkedNode {
         let json = |node: &WorkflowTask| serde_json::to_string(node).ok();
         Arc::ptr_eq(&self.0, &other.0) || json(&self.0) == json(&other.0)
     }
+}
+
+/// How the output of a task is kept for later tasks of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reuse {
+    /// What must be equal, resolved.
+    pub key: String,
+    pub seconds: u64,
+}
+
+/// A message that waits in the inbox of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InboxMessage {
+    pub id: String,
+    pub received_at: Timestamp,
+    pub payload: Arc<Value>,
+    /// The length of the payload as JSON.
+    pub bytes: u64,
 }
 
 /// What an open task waits for.

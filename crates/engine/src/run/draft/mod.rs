@@ -20,9 +20,11 @@ use longhaul_protocol::{Ids, Timestamp};
 use serde_json::Value;
 
 use crate::change::{
-    Changes, CommandRow, InstanceChange, KeyClaim, LogKey, LogLine, RunChange, TaskRow, TaskStatus,
+    Changes, CommandRow, InstanceChange, KeyClaim, LogKey, LogLine, ReusableOutput, RunChange,
+    TaskRow, TaskStatus,
 };
 use crate::conductor::execution::index::TaskIndex;
+use crate::conductor::execution::operator::event::announce::StateChange;
 use crate::conductor::expression::ValueRef;
 use crate::limits::Limits;
 use crate::rejection::RunClosed;
@@ -58,6 +60,10 @@ pub(crate) struct Draft<'a> {
     pub(crate) instance: Option<InstanceChange>,
     pub(crate) key_claim: Option<KeyClaim>,
     pub(crate) created: Vec<RunChange>,
+    /// Outputs of tasks of a definition run that later tasks may take.
+    pub(crate) outputs: Vec<ReusableOutput>,
+    /// Changes of tasks of a definition run that the definition publishes as events, until the pass has published them.
+    pub(crate) state_changes: Vec<StateChange>,
     pub(crate) ids: Ids,
     pub(crate) now: Timestamp,
     pub(crate) limits: &'a Limits,
@@ -119,6 +125,8 @@ impl<'a> Draft<'a> {
             instance: None,
             key_claim: None,
             created: Vec::new(),
+            outputs: Vec::new(),
+            state_changes: Vec::new(),
             ids,
             now,
             limits,
@@ -389,7 +397,8 @@ impl<'a> Draft<'a> {
                     | Part::Outcome(_)
                     | Part::Task(_)
                     | Part::Past(_)
-                    | Part::Value(_) => None,
+                    | Part::Value(_)
+                    | Part::Inbox(_) => None,
                 },
             );
         }
@@ -442,6 +451,7 @@ impl<'a> Draft<'a> {
             key_claim: self.key_claim,
             sets_search_attributes,
             logs: self.logs,
+            outputs: self.outputs,
         };
         (Box::new(change), self.created)
     }

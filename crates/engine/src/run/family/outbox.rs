@@ -13,6 +13,7 @@ use longhaul_protocol::workflow_command::ParentClosePolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::conductor::event::EventMessage;
 use crate::conductor::execution::command::control::ReportExecution;
 use crate::run::draft::{Draft, Outbox};
 use crate::run::family::child::{Child, ChildClosed, ChildRun, ReportChildRun};
@@ -44,6 +45,8 @@ pub enum OutboxBody {
         reason: Option<String>,
         output: Arc<Value>,
     },
+    /// To the handlers of an event.
+    Event(Box<EventMessage>),
     /// To a child: stop.
     StopChild {
         workflow_id: WorkflowId,
@@ -89,6 +92,8 @@ pub enum Order {
         parent_run_id: RunId,
         report: Box<ReportChildRun>,
     },
+    /// The handlers of an event. They recognise a repeated message by its id.
+    Publish(Box<EventMessage>),
     Stop {
         workflow_id: WorkflowId,
         how: Stop,
@@ -160,6 +165,7 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
                 }),
             })
         }
+        OutboxBody::Event(message) => Some(Order::Publish(message.clone())),
         OutboxBody::StopChild {
             workflow_id,
             policy,
@@ -243,6 +249,7 @@ impl Command for ConfirmDelivery {
             OutboxBody::ChildRunStarted(_)
             | OutboxBody::ChildRunClosed
             | OutboxBody::ExecutionEnded { .. }
+            | OutboxBody::Event(_)
             | OutboxBody::StopChild { .. }
             | OutboxBody::RequestCancellation { .. } => None,
         };

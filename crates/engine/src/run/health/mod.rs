@@ -109,7 +109,8 @@ pub fn trouble(run: &Run, now: Timestamp) -> Option<Trouble> {
             | Part::Member(_)
             | Part::Outcome(_)
             | Part::Past(_)
-            | Part::Value(_) => {}
+            | Part::Value(_)
+            | Part::Inbox(_) => {}
             Part::Task(task) => {
                 has_call |= task.is_open();
                 if task.next_due().is_some_and(|due| due <= now) {

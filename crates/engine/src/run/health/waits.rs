@@ -49,7 +49,8 @@ fn of_part(part: &Part) -> Option<OpenWait<'_>> {
         | Part::Member(_)
         | Part::Outcome(_)
         | Part::Past(_)
-        | Part::Value(_) => None,
+        | Part::Value(_)
+        | Part::Inbox(_) => None,
         Part::Task(task) => task.is_open().then_some(OpenWait::Task(task)),
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::change::CommandRow;
-use crate::conductor::execution::state::{ExecutionTask, Stored};
+use crate::conductor::execution::state::{ExecutionTask, InboxMessage, Stored};
 use crate::run::family::child::Child;
 use crate::run::family::outbox::OutboxMessage;
 use crate::run::local_activity::LocalActivity;
@@ -60,6 +60,8 @@ pub enum PartKey {
     Variables,
     /// The output of a definition run.
     Output,
+    /// A message to a definition run that no task has taken, in order of arrival.
+    Inbox(u64),
 }
 
 impl fmt::Display for PartKey {
@@ -84,6 +86,7 @@ impl fmt::Display for PartKey {
             Self::Input => f.write_str("input"),
             Self::Variables => f.write_str("variables"),
             Self::Output => f.write_str("output"),
+            Self::Inbox(n) => write!(f, "inbox:{n}"),
         }
     }
 }
@@ -124,6 +127,7 @@ impl FromStr for PartKey {
             "member" => Self::Member(call),
             "task" => Self::Task(number),
             "past" => Self::Past(number),
+            "inbox" => Self::Inbox(number),
             _ => return Err(bad()),
         })
     }
@@ -151,6 +155,7 @@ pub enum Part {
     Past(Arc<ExecutionTask>),
     /// The input, variables or output of a definition run.
     Value(Stored),
+    Inbox(Box<InboxMessage>),
 }
 
 impl Part {

@@ -132,7 +132,8 @@ impl Part {
             | Self::Outcome(_)
             | Self::Task(_)
             | Self::Past(_)
-            | Self::Value(_) => 0,
+            | Self::Value(_)
+            | Self::Inbox(_) => 0,
         }
     }
 }

@@ -169,7 +169,8 @@ impl Draft<'_> {
                 | Part::Outcome(_)
                 | Part::Task(_)
                 | Part::Past(_)
-                | Part::Value(_) => continue,
+                | Part::Value(_)
+                | Part::Inbox(_) => continue,
             };
             let base = group.map(|group| group.outermost().base);
             match (base, only) {

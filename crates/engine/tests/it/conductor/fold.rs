@@ -1,6 +1,6 @@
 //! The state that follows from the events of a run alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,8 @@ pub(crate) struct Fold {
     pub(crate) input: Value,
     pub(crate) tasks: BTreeMap<u64, FoldedTask>,
     by_id: BTreeMap<String, u64>,
+    /// Ids of messages that arrived.
+    messages: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,6 +84,10 @@ impl Fold {
                 }
             }
             "ExecutionVariablesSet" => self.variables = body["variables"].clone(),
+            "ExecutionMessageReceived" => {
+                let is_new = self.messages.insert(text(body, "message_id").unwrap());
+                assert!(is_new, "ids of messages are unique");
+            }
             "ExecutionPaused" => self.status = "PAUSED".to_owned(),
             "ExecutionResumed" => self.status = "RUNNING".to_owned(),
             "ExecutionEnded" => {

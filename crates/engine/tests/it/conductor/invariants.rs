@@ -320,7 +320,17 @@ fn check_moves(world: &World, run: &Run, tasks: &[&Arc<ExecutionTask>]) {
             true
         }
         Waiting::Child(child) => world.runs.contains_key(child),
-        Waiting::Nothing => matches!(&*task.task_type, "HUMAN" | "WAIT" | "YIELD" | "HTTP"),
+        // They wait for a caller. An EXCLUSIVE_JOIN of tasks that are never scheduled does so too.
+        Waiting::Nothing => matches!(
+            &*task.task_type,
+            "HUMAN"
+                | "WAIT"
+                | "YIELD"
+                | "HTTP"
+                | "EVENT"
+                | "PULL_WORKFLOW_MESSAGES"
+                | "EXCLUSIVE_JOIN"
+        ),
         // A join on a task that is never scheduled waits for an update.
         Waiting::Tasks(_) => join_waits(world, run, task)
             .iter()

@@ -15,4 +15,4 @@ mod signals;
 mod sub_workflows;
 mod timeouts;
 mod traces;
-mod world;
+pub(crate) mod world;

@@ -7,16 +7,19 @@ mod show;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_engine::change::{Changes, LogLine, TaskRow, TaskStatus as RowStatus};
+use longhaul_engine::change::{Changes, LogLine, ReusableOutput, TaskRow, TaskStatus as RowStatus};
 use longhaul_engine::command::{ClaimExecutionTasks, UpdateExecutionTask};
 use longhaul_engine::conductor::definition::{
     Lookups, Schemas, Snapshot, needed_schemas, needed_sub_workflows, needed_task_defs,
     with_schemas,
 };
+use longhaul_engine::conductor::event::EventMessage;
 use longhaul_engine::conductor::execution::command::control::has_work;
 use longhaul_engine::conductor::execution::command::start::{NewExecution, start};
 use longhaul_engine::conductor::execution::command::update::{Output, Report, TaskTarget, Updated};
-use longhaul_engine::conductor::execution::lookup::{Lookup, LookupResults, ScriptFailure, Step};
+use longhaul_engine::conductor::execution::lookup::{
+    KeyOwner, Lookup, LookupResults, ScriptFailure, Step,
+};
 use longhaul_engine::conductor::expression::{EventMember, ValueRef};
 use longhaul_engine::run::family::outbox::has_messages;
 use longhaul_engine::run::state::Run;
@@ -49,6 +52,12 @@ pub(crate) struct World {
     pub(crate) rows: BTreeMap<TaskId, TaskRow>,
     /// Lines of logs by run, task and number.
     pub(crate) logs: BTreeMap<(RunId, u64, u64), LogLine>,
+    /// Events that runs published, in the order of their delivery.
+    pub(crate) published: Vec<EventMessage>,
+    /// Runs by the name of their workflow and their idempotency key.
+    keys: BTreeMap<(String, String), RunId>,
+    /// Outputs that tasks left for later ones, by name and key.
+    outputs: BTreeMap<(String, String), ReusableOutput>,
     /// Queues `domain:type` that workers polled.
     pub(crate) polled: Vec<String>,
     /// Invariants are checked after every decision if this is 1, and after each n-th otherwise.
@@ -87,6 +96,9 @@ impl World {
             folds: BTreeMap::new(),
             rows: BTreeMap::new(),
             logs: BTreeMap::new(),
+            published: Vec::new(),
+            keys: BTreeMap::new(),
+            outputs: BTreeMap::new(),
             polled: Vec::new(),
             check_every: 1,
             decisions: 0,
@@ -306,6 +318,20 @@ impl World {
                 };
                 found.inline.insert(text, compiled).is_none()
             }
+            Lookup::Output(key) => {
+                let kept = self.outputs.get(&(key.name.clone(), key.key.clone()));
+                let kept = kept.filter(|kept| kept.expires_at > self.now);
+                let output = kept.map(|kept| Arc::clone(&kept.output));
+                found.outputs.insert(key, output).is_none()
+            }
+            Lookup::KeyOwner(key) => {
+                let owner = self.keys.get(&(key.name.clone(), key.key.clone()));
+                let owner = owner.map(|run_id| KeyOwner {
+                    run_id: run_id.clone(),
+                    is_open: self.runs[run_id].core.closed.is_none(),
+                });
+                found.key_owners.insert(key, owner).is_none()
+            }
         };
         assert!(is_new, "a decision asks twice for the same");
     }
@@ -329,6 +355,18 @@ impl World {
         let own = changes.run.into_iter().map(|run| *run);
         for change in own.chain(changes.created) {
             let run_id = change.spec.run_id.clone();
+            if let Some(claim) = &change.key_claim {
+                let key = (change.spec.workflow_type.clone(), claim.key.clone());
+                let earlier = self.keys.insert(key, run_id.clone());
+                assert_eq!(
+                    earlier, claim.earlier,
+                    "a key is taken from the run that has it"
+                );
+            }
+            for kept in &change.outputs {
+                let key = (kept.name.clone(), kept.key.clone());
+                self.outputs.insert(key, kept.clone());
+            }
             let before = self.runs.remove(&run_id);
             let version = before.as_ref().map(|run| run.version);
             assert_eq!(change.base_version, version, "based on what it saw");

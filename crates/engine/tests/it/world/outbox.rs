@@ -44,7 +44,9 @@ impl World {
             Order::Report { .. } => "child run started",
             Order::Stop { .. } => "stop",
             Order::RequestCancellation { .. } => "request cancellation",
-            Order::ReportExecution { .. } => unreachable!("this world has no definition runs"),
+            Order::ReportExecution { .. } | Order::Publish(_) => {
+                unreachable!("this world has no definition runs")
+            }
         };
         let number = delivery.number;
         let taken = self.commands.values().any(|(_, row)| {
@@ -73,7 +75,9 @@ impl World {
     fn carry(&mut self, delivery: Delivery) -> (Step, Result<Option<String>, ()>) {
         let mut step = Step::default();
         match delivery.order {
-            Order::ReportExecution { .. } => unreachable!("this world has no definition runs"),
+            Order::ReportExecution { .. } | Order::Publish(_) => {
+                unreachable!("this world has no definition runs")
+            }
             Order::Report {
                 parent_run_id,
                 report,

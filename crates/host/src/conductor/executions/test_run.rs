@@ -253,7 +253,9 @@ impl TestRun<'_> {
             other => {
                 let lookups = vec![other];
                 let finder = self.finder;
-                finder.find(&self.namespace, run_id, lookups, found).await?;
+                finder
+                    .find(&self.namespace, run_id, self.now, lookups, found)
+                    .await?;
             }
         }
         Ok(())
@@ -389,6 +391,7 @@ impl TestRun<'_> {
             let claim = ClaimExecutionTasks {
                 tasks: vec![(task.id.clone(), task.seq)],
                 worker_id: None,
+                served_seconds: None,
             };
             self.act(&run_id, &claim).await?;
         }

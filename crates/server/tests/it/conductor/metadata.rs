@@ -1,5 +1,8 @@
 //! Registered definitions: round trips, versions, refusals.
 
+mod schemas;
+mod tags;
+
 use serde_json::{Value, json};
 
 use super::support::{ask, call, hello, send, tell, with_hello};

@@ -1,6 +1,7 @@
 //! The Conductor plane over HTTP: exact statuses, content types and members, as its published clients read them.
 
 mod credentials;
+mod events;
 mod examples;
 mod limits;
 mod lists;
@@ -8,7 +9,6 @@ mod logs;
 mod metadata;
 mod polls;
 mod queues;
-mod schemas;
 mod signals;
 pub(crate) mod support;
 mod tasks;

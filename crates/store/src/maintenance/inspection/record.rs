@@ -12,8 +12,9 @@ use longhaul_protocol::Timestamp;
 use super::rows::{DocumentRows, KeyRows, SessionRows, compare, parse};
 use crate::document::key_of;
 use crate::{
-    DefinitionStampRow, NamespaceRow, Record, SchemaRow, SearchAttributeRow, ServerRow,
-    SnapshotRow, TaskDefRow, WorkerRow, WorkflowDefRow,
+    DefinitionStampRow, EventExecutionRow, EventHandlerRow, NamespaceRow, Record,
+    ReusableOutputRow, SchemaRow, SearchAttributeRow, ServerRow, SnapshotRow, TagsRow, TaskDefRow,
+    WorkerRow, WorkflowDefRow,
 };
 
 /// Returns what is wrong with a session.
@@ -66,6 +67,16 @@ pub(super) fn check_document(rows: &DocumentRows) -> Vec<Problem> {
         Some(DocumentKind::TaskDef) => check_record::<TaskDefRow>(rows, &mut problems),
         Some(DocumentKind::WorkflowDef) => check_record::<WorkflowDefRow>(rows, &mut problems),
         Some(DocumentKind::Snapshot) => check_record::<SnapshotRow>(rows, &mut problems),
+        Some(DocumentKind::EventHandler) => {
+            check_record::<EventHandlerRow>(rows, &mut problems);
+        }
+        Some(DocumentKind::EventExecution) => {
+            check_record::<EventExecutionRow>(rows, &mut problems);
+        }
+        Some(DocumentKind::ReusableOutput) => {
+            check_record::<ReusableOutputRow>(rows, &mut problems);
+        }
+        Some(DocumentKind::Tags) => check_record::<TagsRow>(rows, &mut problems),
         Some(DocumentKind::Schema) => check_record::<SchemaRow>(rows, &mut problems),
         Some(DocumentKind::DefinitionStamp) => {
             check_record::<DefinitionStampRow>(rows, &mut problems);

@@ -57,6 +57,7 @@ impl NewRun {
             key_claim: None,
             sets_search_attributes: true,
             logs: Vec::new(),
+            outputs: Vec::new(),
         };
         let bodies = Bodies {
             spec: Some(spec_body.to_owned()),

@@ -3,6 +3,8 @@
 use longhaul_protocol::conductor::TaskStatus;
 use longhaul_protocol::id::TaskId;
 
+use crate::conductor::execution::lookup::{LookupResults, Step};
+use crate::conductor::execution::pass::Pass;
 use crate::conductor::execution::state::{ExecutionTask, Waiting};
 use crate::run::draft::Draft;
 use crate::run::state::Run;
@@ -23,6 +25,13 @@ impl Command for ClaimExecutionTasks {
     type Reply = Vec<u64>;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Vec<u64>> {
+        match self.step(run, moment, &LookupResults::default()) {
+            Step::Decided(decision) => decision,
+            Step::Needs(_) => Decision::unchanged(Vec::new()),
+        }
+    }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Vec<u64>> {
         let mut draft = Draft::of(run, moment);
         let claimed: Vec<u64> = self
             .tasks
@@ -35,14 +44,21 @@ impl Command for ClaimExecutionTasks {
             .map(|(_, seq)| *seq)
             .collect();
         if claimed.is_empty() || run.core.closed.is_some() {
-            return Decision::unchanged(Vec::new());
+            return Step::Decided(Decision::unchanged(Vec::new()));
         }
         let until = (self.served_seconds).map(|seconds| moment.now.plus_seconds(seconds));
         let waiting = until.map_or(Waiting::Leased, |until| Waiting::Serving { until });
         for seq in &claimed {
             draft.lease_task(*seq, self.worker_id.as_deref(), waiting.clone());
         }
-        draft.finish(Ok(claimed))
+        if draft.state_changes.is_empty() {
+            return Step::Decided(draft.finish(Ok(claimed)));
+        }
+        // The definition publishes that a task began.
+        match Pass::new(draft, found).and_then(Pass::run) {
+            Ok(draft) => Step::Decided(draft.finish(Ok(claimed))),
+            Err(needs) => Step::Needs(needs),
+        }
     }
 }
 

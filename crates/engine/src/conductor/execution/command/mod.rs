@@ -3,6 +3,7 @@
 pub mod claim;
 pub mod control;
 pub mod log;
+pub mod message;
 pub mod start;
 pub mod state;
 pub mod update;

@@ -191,6 +191,8 @@ fn draft<'l>(
         failed_names: Vec::new(),
         classifier: classifier(definition),
         has_dynamic_fork: false,
+        exclusive_joins: Vec::new(),
+        last_message: 0,
         updated_at: now,
     }));
     let mut draft = Draft::new_run(Arc::new(spec), core, ids, now, limits);

@@ -250,6 +250,7 @@ impl UpdateExecutionTask {
             .find(|task| {
                 is_claimable(task)
                     && task.start_limits.is_none()
+                    && !task.announces
                     && queue_name(&task.task_type, task.domain.as_deref()) == queue
             })?
             .seq;

@@ -1,5 +1,5 @@
-//! Operators that need no worker and no other run: TERMINATE, SET_VARIABLE, WAIT, INLINE. Also the beginning of tasks that were
-//! put off.
+//! Operators that need no worker and no other run: TERMINATE, SET_VARIABLE, WAIT, INLINE, LAMBDA. Also the beginning of tasks that
+//! were put off.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{Object, TaskStatus};
@@ -33,8 +33,10 @@ impl Pass<'_, '_> {
             self.add_set_variable(place, id, input)
         } else if let Operator::Wait = operator {
             self.add_wait(place, id, input)
-        } else if let Operator::Inline = operator {
-            self.add_inline(place, id, input)
+        } else if let Operator::Inline | Operator::Lambda | Operator::PullWorkflowMessages =
+            operator
+        {
+            self.add_for_pass(place, id, input)
         } else if let Operator::Noop = operator {
             let task = self.operator_task(place, id, TaskStatus::InProgress);
             self.add_ended(task, Object::new(), TaskStatus::Completed, None, None);
@@ -96,10 +98,13 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    /// Adds an INLINE task. Its script is evaluated when the pass comes to it, so that many branches do not need all their scripts
-    /// in one decision.
-    fn add_inline(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
-        let task = self.operator_task(place, id, TaskStatus::InProgress);
+    /// Adds a task that begins when the pass comes to it. A script is evaluated then, so that many branches do not need all their
+    /// scripts in one decision.
+    fn add_for_pass(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+        let mut task = self.operator_task(place, id, TaskStatus::InProgress);
+        if let Operator::PullWorkflowMessages = place.operator() {
+            task.timeouts = TaskTimeouts::of(&*self.task_def(place.node().task(), &task.def_name)?);
+        }
         let seq = self.draft.add_task(task, input);
         self.todo.push_back(seq);
         Ok(())
@@ -137,11 +142,41 @@ impl Pass<'_, '_> {
         })
     }
 
+    /// Returns how a LAMBDA ends. Its script is the body of a function.
+    fn end_of_lambda(&mut self, input: &Object) -> Try<End> {
+        let body = input.get("scriptExpression").and_then(Value::as_str);
+        let Some(body) = body.filter(|text| !text.trim().is_empty()) else {
+            let reason = "Empty 'scriptExpression' in LAMBDA task.".to_owned();
+            return Ok((TaskStatus::Failed, Some(reason), None));
+        };
+        // A comment may end the last line of the body.
+        let script = format!("(function () {{ {body}\n}})()");
+        Ok(match self.script(&script, input)? {
+            Ok(result) => {
+                let output = object(json!({"result": result}));
+                (TaskStatus::Completed, None, Some(output))
+            }
+            Err(failure) => {
+                let output = object(json!({"error": failure.message}));
+                (TaskStatus::Failed, Some(failure.message), Some(output))
+            }
+        })
+    }
+
     /// Begins an open task that the pass has come to, or whose delay is over.
     pub(crate) fn begin(&mut self, task: &ExecutionTask, place: &Place) -> Try<()> {
         let operator = place.operator();
         if let Operator::SubWorkflow(_) = operator {
             return self.begin_sub_workflow(task.seq);
+        }
+        if let Operator::StartWorkflow = operator {
+            return self.begin_start_workflow(task);
+        }
+        if let Operator::Event { sink } = operator {
+            return self.begin_event(task, place, sink);
+        }
+        if let Operator::PullWorkflowMessages = operator {
+            return self.begin_pull(task);
         }
         if !is_begun_by_pass(operator) {
             return self.begin_queued(task, place);
@@ -149,6 +184,8 @@ impl Pass<'_, '_> {
         let input = self.load_object(&task.input)?;
         let end = if let Operator::Inline = operator {
             Some(self.end_of_inline(&input)?)
+        } else if let Operator::Lambda = operator {
+            Some(self.end_of_lambda(&input)?)
         } else if let Operator::Terminate = operator {
             Some(end_of_terminate(&input))
         } else if let Operator::Wait = operator {

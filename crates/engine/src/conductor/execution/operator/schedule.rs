@@ -1,5 +1,7 @@
 //! Scheduling of a node: the tasks that it becomes. Tasks for workers are here, the operators have files of their own.
 
+pub(crate) mod reuse;
+
 use longhaul_protocol::conductor::{Object, TaskStatus};
 use longhaul_protocol::id::TaskId;
 use serde_json::Value;
@@ -17,6 +19,7 @@ use crate::conductor::expression::Unresolved;
 use crate::conductor::input::workflow_input;
 use crate::conductor::limits::NAME_CHARS_MAX;
 use crate::queue::StartLimits;
+use reuse::reuse_of;
 
 /// Tasks of one run, attempts included. Their records stay readable, so they are kept as long as the run.
 pub(crate) const TASKS_PER_RUN_MAX: u64 = 50_000;
@@ -49,6 +52,8 @@ impl Pass<'_, '_> {
             return self.fork_dynamically(place, fork);
         } else if let Operator::DoWhile(_) = operator {
             return self.begin_loop(place);
+        } else if let Operator::ExclusiveJoin { .. } = operator {
+            return self.add_exclusive_join(place);
         } else if let Operator::Join { join_on } = operator {
             let on: Vec<String> = join_on
                 .iter()
@@ -72,16 +77,15 @@ impl Pass<'_, '_> {
             | Operator::Human
             | Operator::Yield
             | Operator::Noop
-            | Operator::Inline => self.add_direct(place, id, input),
+            | Operator::Inline
+            | Operator::Lambda
+            | Operator::PullWorkflowMessages => self.add_direct(place, id, input),
+            Operator::StartWorkflow => self.add_start_workflow(place, id, input),
+            Operator::Event { sink } => self.add_event(place, id, input, sink),
             Operator::Simple
             | Operator::UserDefined
-            | Operator::ExclusiveJoin { .. }
-            | Operator::StartWorkflow
-            | Operator::Lambda
             | Operator::JsonJqTransform
-            | Operator::Http
-            | Operator::Event { .. }
-            | Operator::PullWorkflowMessages => {
+            | Operator::Http => {
                 let node = place.node();
                 let (task_type, name) =
                     (node.task_type_shown().to_owned(), node.task().name.clone());
@@ -90,6 +94,7 @@ impl Pass<'_, '_> {
             Operator::ForkJoin { .. }
             | Operator::ForkJoinDynamic(_)
             | Operator::Join { .. }
+            | Operator::ExclusiveJoin { .. }
             | Operator::DoWhile(_) => Ok(()),
         }
     }
@@ -151,6 +156,8 @@ impl Pass<'_, '_> {
             timeouts: TaskTimeouts::default(),
             start_limits: None,
             has_schemas: false,
+            announces: !node.task().on_state_change.is_empty(),
+            reuse: None,
             delivered_at: None,
             log_lines: 0,
             waiting: Waiting::Nothing,
@@ -223,6 +230,13 @@ impl Pass<'_, '_> {
         task.task_type = task_type;
         task.start_delay_seconds = delay.try_into().unwrap_or(i64::MAX);
         task.callback_after_seconds = task.start_delay_seconds;
+        if let Some(reuse) = reuse_of(node, &input) {
+            if let Some(output) = self.earlier_output(&task.def_name, &reuse.key)? {
+                self.add_ended(task, input, TaskStatus::Completed, None, Some(output));
+                return Ok(());
+            }
+            task.reuse = Some(Box::new(reuse));
+        }
         if task.has_schemas {
             self.add_delayed(task, input, visible_at);
             return Ok(());
@@ -250,6 +264,7 @@ impl Pass<'_, '_> {
             Some(name) => {
                 let place = place.clone().named(&name);
                 match place.named {
+                    Some((_, Operator::StartWorkflow)) => self.add_start_workflow(&place, id, input),
                     Some((_, operator)) if !matches!(operator, Operator::Http) => {
                         self.add_direct(&place, id, input)
                     }

@@ -200,12 +200,7 @@ impl Pass<'_, '_> {
     /// Returns the definition of the child, or why there is none.
     fn child_snapshot(&self, input: &Object) -> Try<Result<Arc<Snapshot>, String>> {
         if let Some(definition @ Value::Object(_)) = input.get("subWorkflowDefinition") {
-            let text: Arc<str> = definition.to_string().into();
-            return match self.found.inline.get(&text) {
-                Some(Ok(snapshot)) => Ok(Ok(Arc::clone(snapshot))),
-                Some(Err(reason)) => Ok(Err(reason.clone())),
-                None => Err(vec![Lookup::Inline(text)]),
-            };
+            return self.inline_snapshot(definition);
         }
         let name = input
             .get("subWorkflowName")
@@ -219,6 +214,25 @@ impl Pass<'_, '_> {
         let version = version
             .filter(|version| *version > 0)
             .and_then(|version| i32::try_from(version).ok());
+        self.registered_snapshot(name, version)
+    }
+
+    /// Returns a definition that is given as a value, or why it cannot be used.
+    pub(super) fn inline_snapshot(&self, definition: &Value) -> Try<Result<Arc<Snapshot>, String>> {
+        let text: Arc<str> = definition.to_string().into();
+        match self.found.inline.get(&text) {
+            Some(Ok(snapshot)) => Ok(Ok(Arc::clone(snapshot))),
+            Some(Err(reason)) => Ok(Err(reason.clone())),
+            None => Err(vec![Lookup::Inline(text)]),
+        }
+    }
+
+    /// Returns a registered definition, without a version the newest, or why there is none.
+    pub(super) fn registered_snapshot(
+        &self,
+        name: &str,
+        version: Option<i32>,
+    ) -> Try<Result<Arc<Snapshot>, String>> {
         let key = (name.to_owned(), version);
         match self.found.definitions.get(&key) {
             Some(Some(snapshot)) => Ok(Ok(Arc::clone(snapshot))),
@@ -251,7 +265,7 @@ impl Draft<'_> {
     }
 }
 
-fn texts(object: &Object) -> BTreeMap<String, String> {
+pub(super) fn texts(object: &Object) -> BTreeMap<String, String> {
     object
         .iter()
         .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))

@@ -57,6 +57,7 @@ impl World {
                 let receiver = RunId::from(workflow_id.as_str());
                 self.stop(&receiver, how, &reason).ok();
             }
+            Order::Publish(message) => self.published.push(*message),
             Order::Report { .. } | Order::RequestCancellation { .. } => {
                 panic!("a definition run sends no such message")
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{ask, call, send, tell};
+use crate::conductor::support::{ask, call, send, tell};
 use crate::support::Server;
 
 fn schema(name: &str, version: i32) -> Value {

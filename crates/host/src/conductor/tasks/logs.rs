@@ -5,7 +5,7 @@ use longhaul_engine::conductor::execution::command::log::NewLog;
 use longhaul_protocol::conductor::TaskExecLog;
 use longhaul_protocol::id::Namespace;
 
-use super::refusal::ConductorRefusal;
+use crate::conductor::refusal::ConductorRefusal;
 use crate::error::Result;
 use crate::views::ExecutionTasks;
 
