@@ -66,6 +66,13 @@ macro_rules! commands {
                     Self::PauseExecution,
                     Self::ResumeExecution,
                     Self::ReportExecution,
+                    Self::RestartExecution,
+                    Self::RetryExecution,
+                    Self::RerunExecution,
+                    Self::ReopenForChild,
+                    Self::SkipTask,
+                    Self::ResetCallbacks,
+                    Self::UpdateState,
                     Self::AddTaskLog,
                 ];
                 let of_both = [
@@ -169,4 +176,12 @@ commands! {
     AddTaskLog = "add_task_log" in conductor::execution::command::log;
     /// The run of a sub-workflow ended.
     ReportExecution = "report_execution" in conductor::execution::command::control;
+    RestartExecution = "restart_execution" in conductor::execution::command::reopen;
+    RetryExecution = "retry_execution" in conductor::execution::command::reopen;
+    RerunExecution = "rerun_execution" in conductor::execution::command::reopen;
+    /// The run of a sub-workflow was opened again.
+    ReopenForChild = "reopen_for_child" in conductor::execution::command::reopen;
+    SkipTask = "skip_task" in conductor::execution::command::operate;
+    ResetCallbacks = "reset_callbacks" in conductor::execution::command::operate;
+    UpdateState = "update_state" in conductor::execution::command::operate;
 }

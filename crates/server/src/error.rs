@@ -173,9 +173,9 @@ fn status(error: &Error) -> StatusCode {
 /// Returns the status of a refused operation on definitions or definition runs.
 fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
     match refusal {
-        ConductorRefusal::InvalidDefinition(_) | ConductorRefusal::BadSearch(_) => {
-            StatusCode::BAD_REQUEST
-        }
+        ConductorRefusal::InvalidDefinition(_)
+        | ConductorRefusal::BadSearch(_)
+        | ConductorRefusal::NoTaskToRerun { .. } => StatusCode::BAD_REQUEST,
         ConductorRefusal::DefinitionExists { .. } => StatusCode::CONFLICT,
         ConductorRefusal::NoSuchDefinition { .. }
         | ConductorRefusal::DefinitionUnusable(_)
@@ -205,9 +205,10 @@ fn validation_status(refusal: &ValidationRefusal) -> StatusCode {
 
 fn rejected_status(rejection: &Rejection) -> StatusCode {
     match rejection {
-        Rejection::TaskNotFound | Rejection::AttemptNotFound | Rejection::UnknownSignal { .. } => {
-            StatusCode::NOT_FOUND
-        }
+        Rejection::TaskNotFound
+        | Rejection::ReferenceUnknown { .. }
+        | Rejection::AttemptNotFound
+        | Rejection::UnknownSignal { .. } => StatusCode::NOT_FOUND,
         Rejection::NotClaimable { .. }
         | Rejection::SessionRefused(_)
         | Rejection::RunClosed(_)
@@ -224,6 +225,12 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::NotCurrent
         | Rejection::RunNotClosed
         | Rejection::RunNotPaused
+        | Rejection::RunNotEnded
+        | Rejection::RunNotRestartable
+        | Rejection::NothingToRetry
+        | Rejection::NotSkippable { .. }
+        | Rejection::NotRerunnable { .. }
+        | Rejection::EarlierLife
         | Rejection::KeyTaken { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::AlreadyStarted { .. }
@@ -293,6 +300,13 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
         Rejection::KeyTaken { run_id } => refusal.with("workflowId", run_id.as_str()),
         Rejection::RunNotPaused
+        | Rejection::RunNotEnded
+        | Rejection::RunNotRestartable
+        | Rejection::NothingToRetry
+        | Rejection::ReferenceUnknown { .. }
+        | Rejection::NotSkippable { .. }
+        | Rejection::NotRerunnable { .. }
+        | Rejection::EarlierLife
         | Rejection::OtherProgram { .. }
         | Rejection::SchemaMismatch { .. }
         | Rejection::SchemaNotCompared { .. } => refusal,

@@ -27,6 +27,11 @@ pub enum ConductorRefusal {
         task_id: String,
         workflow_id: String,
     },
+    #[error("Task {task_id} is not a task of workflow {workflow_id} or of its sub-workflows")]
+    NoTaskToRerun {
+        task_id: String,
+        workflow_id: String,
+    },
     #[error("Found no running task {reference} of workflow {workflow_id} to update")]
     NoOpenTask {
         workflow_id: String,
@@ -43,7 +48,7 @@ impl ConductorRefusal {
     pub fn reason(&self) -> Reason {
         match self {
             Self::InvalidDefinition(_) => Reason::DefinitionInvalid,
-            Self::BadSearch(_) => Reason::ValidationFailed,
+            Self::BadSearch(_) | Self::NoTaskToRerun { .. } => Reason::ValidationFailed,
             Self::DefinitionExists { .. } => Reason::DefinitionAlreadyExists,
             Self::NoSuchDefinition { .. } | Self::DefinitionUnusable(_) => {
                 Reason::DefinitionNotFound

@@ -43,3 +43,8 @@ async fn retries() {
 async fn starts() {
     run_node("starts.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn reopening() {
+    run_node("reopening.mjs", &Server::start().await).await;
+}

@@ -10,6 +10,17 @@ async fn the_program_on_the_page_about_conductor_works() {
 }
 
 #[tokio::test]
+async fn the_program_on_the_page_about_operations_works() {
+    let page = "docs/conductor-operations.md";
+    let text = std::fs::read_to_string(format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR")));
+    let text = text.expect("the page is there");
+    let (_, expected) = text.split_once("It prints:\n\n```\n").expect("the output");
+    let (expected, _) = expected.split_once("```").expect("the end of the output");
+    let printed = run_documented(page, &Server::start().await).await;
+    assert_eq!(printed, expected);
+}
+
+#[tokio::test]
 async fn limits() {
     run_conductor("limits.py", &Server::start().await).await;
 }
@@ -47,4 +58,9 @@ async fn processes() {
 #[tokio::test]
 async fn retries() {
     run_conductor("retries.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn reopening() {
+    run_conductor("reopening.py", &Server::start().await).await;
 }

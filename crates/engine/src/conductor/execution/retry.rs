@@ -24,7 +24,7 @@ impl Pass<'_, '_> {
         if !task.status.is_retriable()
             || !kind::is_retried(&node.task().task_type)
             || matches!(place.operator(), Operator::SetVariable | Operator::Noop)
-            || self.draft.execution().last_seq >= TASKS_PER_RUN_MAX
+            || self.draft.execution().task_count() >= TASKS_PER_RUN_MAX
             || total_exceeded(task, self.draft.now).is_some()
         {
             return Ok(false);
@@ -66,9 +66,7 @@ impl Pass<'_, '_> {
             ..task.next_attempt()
         };
         self.draft.change_task(task.seq, |task| task.retried = true);
-        if let Some(loop_seq) = task.looped_by {
-            self.draft.count_in_loop(loop_seq, -1);
-        }
+        self.draft.count_in_loop(task, -1);
         self.add_attempt(place, next, input, visible_at);
         // The record of a run that ended names the attempts that failed, also those that were repeated.
         let failed = &self.draft.execution().failed;
@@ -222,6 +220,7 @@ impl ExecutionTask {
             ended_at: None,
             worker_id: None,
             sub_workflow_id: None,
+            child_life: 0,
             delivered_at: None,
             log_lines: 0,
             waiting: Waiting::Nothing,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::conductor::execution::command::control::ReportExecution;
+use crate::conductor::execution::command::reopen::ReopenForChild;
 use crate::run::draft::{Draft, Outbox};
 use crate::run::family::child::{Child, ChildClosed, ChildRun, ReportChildRun};
 use crate::run::message::external::Stop;
@@ -43,6 +44,14 @@ pub enum OutboxBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         output: Arc<Value>,
+        /// The life that ended.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        life: u32,
+    },
+    /// To the parent of a definition run: it was opened again, and its task with it.
+    ExecutionReopened {
+        /// The life that began.
+        life: u32,
     },
     /// To a child: stop.
     StopChild {
@@ -52,6 +61,9 @@ pub enum OutboxBody {
         reason: String,
         /// Whether the history of the sender records the outcome.
         recorded: bool,
+        /// The life of the definition run that is to stop. A later life goes on. `None` stops any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        life: Option<u32>,
     },
     /// To a child: clean up and end.
     RequestCancellation {
@@ -89,10 +101,17 @@ pub enum Order {
         parent_run_id: RunId,
         report: Box<ReportChildRun>,
     },
+    /// The task of the parent whose definition run was opened again.
+    ReopenForChild {
+        parent_run_id: RunId,
+        reopen: Box<ReopenForChild>,
+    },
     Stop {
         workflow_id: WorkflowId,
         how: Stop,
         reason: String,
+        /// The only life of a definition run that is stopped.
+        life: Option<u32>,
     },
     RequestCancellation {
         workflow_id: WorkflowId,
@@ -143,6 +162,7 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
             status,
             reason,
             output,
+            life,
         } => {
             let parent = run.spec.parent.as_deref()?;
             let execution = run.core.execution.as_deref()?;
@@ -157,6 +177,19 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
                     status: *status,
                     reason: reason.clone(),
                     output: Arc::clone(output),
+                    life: *life,
+                }),
+            })
+        }
+        OutboxBody::ExecutionReopened { life } => {
+            let parent = run.spec.parent.as_deref()?;
+            Some(Order::ReopenForChild {
+                parent_run_id: parent.run_id.clone(),
+                reopen: Box::new(ReopenForChild {
+                    task_id: TaskId::from(parent.call_id.as_str()),
+                    seq: parent.sequence.get(),
+                    run_id: run.run_id().clone(),
+                    life: *life,
                 }),
             })
         }
@@ -164,8 +197,10 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
             workflow_id,
             policy,
             reason,
+            life,
             ..
         } => Some(Order::Stop {
+            life: *life,
             workflow_id: workflow_id.clone(),
             how: match policy {
                 ParentClosePolicy::Terminate => Stop::Terminate,
@@ -226,6 +261,7 @@ impl Command for ConfirmDelivery {
                 policy,
                 reason,
                 recorded: true,
+                ..
             } => Some((workflow_id, run_id, policy, reason.clone())),
             OutboxBody::RequestCancellation {
                 workflow_id,
@@ -243,6 +279,7 @@ impl Command for ConfirmDelivery {
             OutboxBody::ChildRunStarted(_)
             | OutboxBody::ChildRunClosed
             | OutboxBody::ExecutionEnded { .. }
+            | OutboxBody::ExecutionReopened { .. }
             | OutboxBody::StopChild { .. }
             | OutboxBody::RequestCancellation { .. } => None,
         };
@@ -316,6 +353,7 @@ impl Outbox<'_, '_> {
                 policy,
                 reason,
                 recorded: true,
+                life: None,
             }
         });
     }
@@ -335,4 +373,12 @@ impl Outbox<'_, '_> {
             self.draft.put(key, Part::Outbox(Box::new(message)));
         }
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

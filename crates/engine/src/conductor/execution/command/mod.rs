@@ -3,5 +3,7 @@
 pub mod claim;
 pub mod control;
 pub mod log;
+pub mod operate;
+pub mod reopen;
 pub mod start;
 pub mod update;

@@ -1,5 +1,7 @@
 //! Definition runs as callers see them: start, read, terminate, pause, resume.
 
+pub(crate) mod reopening;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
