@@ -22,6 +22,7 @@ mod document;
 pub use cap::{Cap, CapList, CapScope};
 pub use document::{Document, DocumentChange, DocumentKey, DocumentKind};
 
+use crate::conductor::execution::index::TaskIndex;
 use crate::digest;
 use crate::queue::StartLimits;
 use crate::run::state::{Core, Part, PartKey, Run, Spec, Status};
@@ -121,6 +122,8 @@ pub struct RunChange {
     pub parts: Vec<(PartKey, Option<Part>)>,
     pub events: Vec<Event>,
     pub tasks: Vec<TaskRow>,
+    /// Tasks whose rows are deleted: a run that was opened again does not have them any more. None of them is in `tasks`.
+    pub deleted_tasks: Vec<TaskId>,
     pub commands: Vec<CommandRow>,
     /// Commands that are deleted, by sequence, together with their request ids.
     pub deleted_commands: Vec<RequestSeq>,
@@ -187,6 +190,11 @@ impl RunChange {
             core: std::mem::replace(&mut run.core, self.core.clone()),
             parts,
         };
+        if !self.deleted_tasks.is_empty() {
+            // An attempt before a deleted one is the newest again.
+            run.index = TaskIndex::of(&run.parts);
+            return (run, replaced);
+        }
         // A task that was filed is still there under another key; a deleted one is not.
         for (key, before) in &replaced.parts {
             let is_removed = !run.parts.contains_key(key);

@@ -114,6 +114,12 @@ macro_rules! commands {
                     Self::PauseExecution,
                     Self::ResumeExecution,
                     Self::ReportExecution,
+                    Self::RestartExecution,
+                    Self::RetryExecution,
+                    Self::RerunExecution,
+                    Self::ReopenForChild,
+                    Self::SkipTask,
+                    Self::ResetCallbacks,
                     Self::AddTaskLog,
                     Self::MergeVariables,
                     Self::UpdateExecutionState,
@@ -228,4 +234,11 @@ commands! {
     PushMessage = "push_message" in conductor::execution::command::message;
     /// The run of a sub-workflow ended.
     ReportExecution = "report_execution" in conductor::execution::command::control;
+    RestartExecution = "restart_execution" in conductor::execution::command::reopen;
+    RetryExecution = "retry_execution" in conductor::execution::command::reopen;
+    RerunExecution = "rerun_execution" in conductor::execution::command::reopen;
+    /// The run of a sub-workflow was opened again.
+    ReopenForChild = "reopen_for_child" in conductor::execution::command::reopen;
+    SkipTask = "skip_task" in conductor::execution::command::operate;
+    ResetCallbacks = "reset_callbacks" in conductor::execution::command::operate;
 }

@@ -8,7 +8,8 @@
 //! What must hold after every decision (`docs/protocol/invariants.md` has the whole list; the property tests in `tests/it` check
 //! it):
 //! - history sequences are 1..n without gaps, events never change, recording times never step back;
-//! - exactly one terminal event if the run is closed, none otherwise, and nothing open remains in a closed run;
+//! - exactly one terminal event if a run of code is closed, none otherwise; a definition run is closed if and only if its last event
+//!   about its life is an end; in both, nothing open remains in a closed run;
 //! - at most one open workflow task per run, at most one lease per task;
 //! - no wake is lost: an unhandled wake has an open task, or waits behind the leased one in `next_wake`;
 //! - a rejection without changes leaves everything as it was.

@@ -63,6 +63,26 @@ pub enum Rejection {
     InboxFull { message: String },
     #[error("{message}")]
     ValueTooLarge { message: String },
+    #[error("the workflow has not ended; only a workflow that has ended can be opened again")]
+    RunNotEnded,
+    #[error("the workflow has completed, and its definition is not restartable")]
+    RunNotRestartable,
+    #[error("the workflow has no failed or cancelled task to retry")]
+    NothingToRetry,
+    #[error("the workflow has no task {reference}, or it is inside of a loop or a dynamic fork")]
+    ReferenceUnknown { reference: String },
+    #[error("the task {reference} cannot be skipped: {why}")]
+    NotSkippable {
+        reference: String,
+        why: &'static str,
+    },
+    #[error("the workflow cannot go on from the task {reference}: {why}")]
+    NotRerunnable {
+        reference: String,
+        why: &'static str,
+    },
+    #[error("the message is about an earlier life of the run")]
+    EarlierLife,
     #[error("the idempotency key belongs to run {run_id}")]
     KeyTaken { run_id: RunId },
     #[error("{message}")]
@@ -157,6 +177,13 @@ impl Rejection {
             Self::RunPaused => Reason::RunPaused,
             Self::InboxFull { .. } => Reason::InboxFull,
             Self::ValueTooLarge { .. } => Reason::ValueTooLarge,
+            Self::RunNotEnded => Reason::RunNotEnded,
+            Self::RunNotRestartable => Reason::RunNotRestartable,
+            Self::NothingToRetry => Reason::NothingToRetry,
+            Self::ReferenceUnknown { .. } => Reason::TaskNotFound,
+            Self::NotSkippable { .. } => Reason::TaskNotSkippable,
+            Self::NotRerunnable { .. } => Reason::TaskNotRerunnable,
+            Self::EarlierLife => Reason::HistoricalRunCommandRejected,
             Self::KeyTaken { .. } => Reason::IdempotencyKeyTaken,
             Self::SchemaMismatch { .. } => Reason::SchemaMismatch,
             Self::SchemaNotCompared { .. } => Reason::ServerBusy,

@@ -35,6 +35,7 @@ pub use clock::skew::{ClockSkew, SkewLevel};
 pub use conductor::definitions::Existing;
 pub use conductor::definitions::tags::Tagged;
 pub use conductor::events::records::{HandlerStats, RecordPage};
+pub use conductor::executions::reopening::{DefinitionUsed, Rerun, RetriedRun};
 pub use conductor::executions::signals::{Signal, StateUpdate};
 pub use conductor::executions::test_run::Mocks;
 pub use conductor::executions::wait::{WaitUntil, Waited};

@@ -36,9 +36,9 @@ pub use child::{
     ParentClosePolicyDone,
 };
 pub use conductor::{
-    ExecutionEnded, ExecutionMessageReceived, ExecutionPaused, ExecutionStarted,
-    ExecutionTaskEnded, ExecutionTaskScheduled, ExecutionTaskStarted, ExecutionTaskUpdated,
-    ExecutionVariablesSet,
+    ExecutionEnded, ExecutionMessageReceived, ExecutionPaused, ExecutionReopened, ExecutionStarted,
+    ExecutionTaskEnded, ExecutionTaskReopened, ExecutionTaskScheduled, ExecutionTaskStarted,
+    ExecutionTaskUpdated, ExecutionVariablesSet,
 };
 pub use local_activity::{
     EXECUTION_MODE_LOCAL, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys,
@@ -224,6 +224,10 @@ events! {
     ExecutionResumed(ExecutionPaused),
     /// A definition run ended.
     ExecutionEnded(Box<ExecutionEnded>),
+    /// A definition run that had ended goes on.
+    ExecutionReopened(Box<ExecutionReopened>),
+    /// A task of a definition run that had ended is in progress again.
+    ExecutionTaskReopened(ExecutionTaskReopened),
 }
 
 /// The metadata of a parallel group, flattened into an event. A call outside groups has no keys here.

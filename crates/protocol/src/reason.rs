@@ -233,6 +233,16 @@ reasons! {
     InboxFull "inbox_full" retry,
     /// A value is larger than its limit.
     ValueTooLarge "value_too_large" fatal,
+    /// The workflow is open. Only a workflow that has ended can be restarted, retried or rerun.
+    RunNotEnded "run_not_ended" retry,
+    /// The workflow has completed, and its definition says that it cannot be restarted then.
+    RunNotRestartable "run_not_restartable" fatal,
+    /// No task of the workflow failed or was cancelled.
+    NothingToRetry "nothing_to_retry" fatal,
+    /// The task cannot be skipped: it is scheduled already, or it is a fork or a join.
+    TaskNotSkippable "task_not_skippable" fatal,
+    /// The workflow cannot go on from this task.
+    TaskNotRerunnable "task_not_rerunnable" fatal,
     /// The idempotency key of a start belongs to another run, and the strategy of the start refuses a second one.
     IdempotencyKeyTaken "idempotency_key_taken" fatal,
     /// The input of a start does not match the schema that its definition enforces.

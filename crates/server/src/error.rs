@@ -176,6 +176,7 @@ fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
         ConductorRefusal::InvalidDefinition(_)
         | ConductorRefusal::TaskTypeOff(_)
         | ConductorRefusal::BadSearch(_)
+        | ConductorRefusal::NoTaskToRerun { .. }
         | ConductorRefusal::BadEvent(_) => StatusCode::BAD_REQUEST,
         ConductorRefusal::DefinitionExists { .. } | ConductorRefusal::EventHandlerExists(_) => {
             StatusCode::CONFLICT
@@ -211,9 +212,10 @@ fn validation_status(refusal: &ValidationRefusal) -> StatusCode {
 
 fn rejected_status(rejection: &Rejection) -> StatusCode {
     match rejection {
-        Rejection::TaskNotFound | Rejection::AttemptNotFound | Rejection::UnknownSignal { .. } => {
-            StatusCode::NOT_FOUND
-        }
+        Rejection::TaskNotFound
+        | Rejection::ReferenceUnknown { .. }
+        | Rejection::AttemptNotFound
+        | Rejection::UnknownSignal { .. } => StatusCode::NOT_FOUND,
         Rejection::NotClaimable { .. }
         | Rejection::SessionRefused(_)
         | Rejection::RunClosed(_)
@@ -231,6 +233,12 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::RunNotClosed
         | Rejection::RunNotPaused
         | Rejection::RunPaused
+        | Rejection::RunNotEnded
+        | Rejection::RunNotRestartable
+        | Rejection::NothingToRetry
+        | Rejection::NotSkippable { .. }
+        | Rejection::NotRerunnable { .. }
+        | Rejection::EarlierLife
         | Rejection::KeyTaken { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::AlreadyStarted { .. }
@@ -306,6 +314,13 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         | Rejection::RunPaused
         | Rejection::InboxFull { .. }
         | Rejection::ValueTooLarge { .. }
+        | Rejection::RunNotEnded
+        | Rejection::RunNotRestartable
+        | Rejection::NothingToRetry
+        | Rejection::ReferenceUnknown { .. }
+        | Rejection::NotSkippable { .. }
+        | Rejection::NotRerunnable { .. }
+        | Rejection::EarlierLife
         | Rejection::OtherProgram { .. }
         | Rejection::SchemaMismatch { .. }
         | Rejection::SchemaNotCompared { .. } => refusal,

@@ -224,6 +224,9 @@ impl Tables {
             .entry(run_id.clone())
             .or_default()
             .extend(events);
+        for task_id in &change.deleted_tasks {
+            self.tasks.remove(task_id);
+        }
         let tasks = change
             .tasks
             .iter()

@@ -187,6 +187,13 @@ impl History {
                 self.ends += 1;
                 self.has_ended = true;
             }
+            "ExecutionReopened" => {
+                if !self.has_ended {
+                    let detail = format!("event {} opens a run that has not ended", event.sequence);
+                    self.problems.found(ProblemKind::TerminalEventWrong, detail);
+                }
+                self.has_ended = false;
+            }
             "ExecutionPaused" | "ExecutionResumed" => self.has_ended = false,
             _ => {}
         }

@@ -174,11 +174,15 @@ fn check_tasks(run: &Run, problems: &mut Vec<Problem>) {
 }
 
 fn check_closed(run: &Run, problems: &mut Vec<Problem>) {
-    let is_left = |key: &PartKey| match run.spec.program {
+    let is_left = |key: &PartKey, part: &Part| match run.spec.program {
         Program::Code => matches!(key, PartKey::Outcome | PartKey::Outbox(_)),
-        Program::Definition => !matches!(key, PartKey::Task(_)),
+        // A task that was passed over before the flow reached it stays as it is: the run may be opened again.
+        Program::Definition => {
+            !matches!(key, PartKey::Task(_)) || part.as_task().is_some_and(|task| task.is_skipped())
+        }
     };
-    if let Some(key) = run.parts.keys().find(|key| !is_left(key)) {
+    let mut parts = run.parts.iter();
+    if let Some((key, _)) = parts.find(|(key, part)| !is_left(key, part)) {
         let detail = format!("{key} is open in a closed run");
         problems.push(Problem::new(ProblemKind::OpenPartOfClosedRun, detail));
     }

@@ -40,6 +40,11 @@ pub enum ConductorRefusal {
         task_id: String,
         workflow_id: String,
     },
+    #[error("Task {task_id} is not a task of workflow {workflow_id} or of its sub-workflows")]
+    NoTaskToRerun {
+        task_id: String,
+        workflow_id: String,
+    },
     #[error("Found no running task {reference} of workflow {workflow_id} to update")]
     NoOpenTask {
         workflow_id: String,
@@ -57,7 +62,9 @@ impl ConductorRefusal {
         match self {
             Self::InvalidDefinition(_) => Reason::DefinitionInvalid,
             Self::TaskTypeOff(_) => Reason::TaskTypeOff,
-            Self::BadSearch(_) | Self::BadEvent(_) => Reason::ValidationFailed,
+            Self::BadSearch(_) | Self::BadEvent(_) | Self::NoTaskToRerun { .. } => {
+                Reason::ValidationFailed
+            }
             Self::DefinitionExists { .. } | Self::EventHandlerExists(_) => {
                 Reason::DefinitionAlreadyExists
             }

@@ -402,10 +402,22 @@ impl Workflows<'_> {
         how: Stop,
         reason: Option<&str>,
     ) -> Result<Receipt> {
+        self.stop_life(target, how, reason, None).await
+    }
+
+    /// As [`Self::stop`]. A definition run that was opened again since that life refuses.
+    pub(crate) async fn stop_life(
+        self,
+        target: &CommandTarget,
+        how: Stop,
+        reason: Option<&str>,
+        life: Option<u32>,
+    ) -> Result<Receipt> {
         self.command(target, |request, _| StopRun {
             request,
             how,
             reason: reason.map(str::to_owned),
+            life,
         })
         .await
     }

@@ -185,7 +185,8 @@ async fn deliver_messages(host: &Host, sender: &RunId) -> Result<Vec<RunId>> {
     for delivery in deliveries(&run) {
         let number = delivery.number;
         match &delivery.order {
-            Order::ReportExecution { parent_run_id, .. } => receivers.push(parent_run_id.clone()),
+            Order::ReportExecution { parent_run_id, .. }
+            | Order::ReopenForChild { parent_run_id, .. } => receivers.push(parent_run_id.clone()),
             // A definition run has one id for both.
             Order::Stop { workflow_id, .. } if run.spec.program == Program::Definition => {
                 receivers.push(RunId::from(workflow_id.as_str()));
@@ -241,10 +242,21 @@ async fn deliver(host: &Host, delivery: Delivery) -> Result<Option<String>> {
                 .await?;
             Ok(None)
         }
+        Order::ReopenForChild {
+            parent_run_id,
+            reopen,
+        } => {
+            host.inner
+                .executor
+                .execute(&parent_run_id, &*reopen)
+                .await?;
+            Ok(None)
+        }
         Order::Stop {
             workflow_id,
             how,
             reason,
+            life,
         } => {
             let target = CommandTarget {
                 namespace: delivery.namespace,
@@ -254,7 +266,8 @@ async fn deliver(host: &Host, delivery: Delivery) -> Result<Option<String>> {
                 principal: None,
                 context: None,
             };
-            refusal(host.workflows().stop(&target, how, Some(&reason)).await)
+            let workflows = host.workflows();
+            refusal(workflows.stop_life(&target, how, Some(&reason), life).await)
         }
         Order::RequestCancellation {
             workflow_id,

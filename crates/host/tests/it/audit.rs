@@ -87,6 +87,7 @@ async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
         parts: Vec::new(),
         events: Vec::new(),
         tasks: Vec::new(),
+        deleted_tasks: Vec::new(),
         commands: Vec::new(),
         deleted_commands: Vec::new(),
         instance: None,

@@ -763,6 +763,17 @@ fn executions(list: &mut Samples, world: &World) {
     );
     list.add("PUT", "/api/workflow/{a}/pause", &[id], "", None);
     list.add("PUT", "/api/workflow/{a}/resume", &[id], "", None);
+    let skip = json!({"taskInput": {"n": 1}, "taskOutput": {"m": 2}});
+    let route = "/api/workflow/{a}/skiptask/{b}";
+    list.add("PUT", route, &[id, "none"], "", Some(skip));
+    list.add("POST", "/api/workflow/{a}/resetcallbacks", &[id], "", None);
+    list.add("PUT", "/api/workflow/decide/{a}", &[id], "", None);
+    let route = "/api/workflow/{a}/restart";
+    list.add("POST", route, &[id], "?useLatestDefinitions=true", None);
+    let route = "/api/workflow/{a}/retry";
+    list.add("POST", route, &[id], "?resumeSubworkflowTasks=true", None);
+    let rerun = json!({"reRunFromTaskId": "none", "taskInput": {"n": 1}, "workflowInput": {"n": 2}, "correlationId": "c"});
+    list.post("/api/workflow/{a}/rerun", &[id], rerun);
     list.post("/api/token", &[], json!({"keyId": "k", "keySecret": "s"}));
     list.get("/api/tasks/poll/{a}", &[task]);
     list.find(
@@ -904,7 +915,11 @@ fn is_accepted(sample: &Sample, answer: &Answer) -> bool {
     let unanswered = sample.route.contains("/query/") && answer.status == 504;
     // Only a paused run can be resumed, and a server without keys has no tokens.
     let refused = match sample.route {
-        "/api/workflow/{a}/resume" => answer.status == 409,
+        "/api/workflow/{a}/resume"
+        | "/api/workflow/{a}/restart"
+        | "/api/workflow/{a}/retry"
+        | "/api/workflow/{a}/rerun" => answer.status == 409,
+        "/api/workflow/{a}/skiptask/{b}" => answer.status == 404,
         "/api/token" => answer.status == 404,
         _ => false,
     };

@@ -58,3 +58,8 @@ async fn signals() {
 async fn events() {
     run_node("events.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn reopening() {
+    run_node("reopening.mjs", &Server::start().await).await;
+}

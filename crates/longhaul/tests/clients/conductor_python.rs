@@ -22,6 +22,17 @@ async fn calls() {
 }
 
 #[tokio::test]
+async fn the_program_on_the_page_about_operations_works() {
+    let page = "docs/conductor-operations.md";
+    let text = std::fs::read_to_string(format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR")));
+    let text = text.expect("the page is there");
+    let (_, expected) = text.split_once("It prints:\n\n```\n").expect("the output");
+    let (expected, _) = expected.split_once("```").expect("the end of the output");
+    let printed = run_documented(page, &Server::start().await).await;
+    assert_eq!(printed, expected);
+}
+
+#[tokio::test]
 async fn limits() {
     run_conductor("limits.py", &Server::start().await).await;
 }
@@ -74,4 +85,9 @@ async fn events() {
 #[tokio::test]
 async fn the_examples_on_the_page_about_operators_work() {
     run_conductor("operators_page.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn reopening() {
+    run_conductor("reopening.py", &Server::start().await).await;
 }

@@ -77,6 +77,9 @@ pub struct ExecutionTaskScheduled {
     pub sub_workflow_id: Option<RunId>,
     /// The resolved input.
     pub input: Arc<Value>,
+    /// A caller asked for the task: nothing of an earlier attempt is carried over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
 }
 
 /// A worker, or the server, began the task.
@@ -174,6 +177,45 @@ pub struct ExecutionEnded {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_references: Vec<String>,
     /// The output.
+    pub output: Arc<Value>,
+}
+
+/// A definition run that had ended goes on. What follows is its next life.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionReopened {
+    /// Who opened it: `restart`, `retry`, `rerun`, or `sub_workflow` if the run of one of its tasks was opened again.
+    pub cause: &'static str,
+    /// The number of the life that begins, from 1 for the first reopening.
+    pub life: u32,
+    /// The tasks whose records are removed: the first and the last number of each range.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<(u64, u64)>,
+    /// The version of the definition, if it changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<i32>,
+    /// The hash of the snapshot of the definition, if it changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Arc<str>>,
+    /// The caller's own name for related runs, if it changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// The input, if it changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Arc<Value>>,
+    /// The variables, if they begin from the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variables: Option<Arc<Value>>,
+}
+
+/// A task that had ended is in progress again.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionTaskReopened {
+    /// The number of the task.
+    pub seq: u64,
+    /// The iteration that a loop goes on with.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub iteration: u32,
+    /// The output from which it goes on.
     pub output: Arc<Value>,
 }
 

@@ -2,6 +2,7 @@
 
 use axum::body::Body as HttpBody;
 use http::{HeaderMap, Request, StatusCode};
+use longhaul_host::api::Rejection;
 use longhaul_host::{ConductorRefusal, Error, Host, RequestSlot};
 use longhaul_protocol::Reason;
 use longhaul_protocol::conductor::{ParseError, WrongMember, member::Member, parse};
@@ -145,6 +146,14 @@ impl Call {
         })
     }
 
+    /// Returns the body as a model. A body that is missing or null has no members.
+    pub(super) fn body_or_default<T: Member + Default>(&self) -> Result<T, Refusal> {
+        match self.body.trim_ascii() {
+            b"" | b"null" => Ok(T::default()),
+            _ => self.body(),
+        }
+    }
+
     /// Returns the models of a body that is one of them or a list.
     pub(super) fn one_or_many<T: Member>(&self) -> Result<Vec<T>, Refusal> {
         let first = self.body.iter().find(|byte| !byte.is_ascii_whitespace());
@@ -247,6 +256,10 @@ pub(super) fn refused(error: Error) -> Refusal {
                 .map(|wrong| violation(&wrong.path, &wrong.message, wrong.invalid_value.as_ref()))
                 .collect();
             refusal.with("validationErrors", errors)
+        }
+        // A value over a limit is a bad request to these clients.
+        Error::Rejected(Rejection::LimitExceeded(_)) => {
+            Refusal::new(StatusCode::BAD_REQUEST, refusal.reason, refusal.message)
         }
         _ => refusal,
     }

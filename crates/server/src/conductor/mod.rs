@@ -8,6 +8,7 @@ mod execute;
 mod logs;
 mod metadata;
 mod queues;
+mod reopening;
 mod schemas;
 mod search;
 mod signals;
@@ -152,6 +153,24 @@ pub(crate) fn routes() -> Routes {
         .route(
             "/api/workflow/{a}/resume",
             put(OPERATORS, workflows::resume),
+        )
+        .route(
+            "/api/workflow/{a}/restart",
+            post(OPERATORS, reopening::restart),
+        )
+        .route("/api/workflow/{a}/retry", post(OPERATORS, reopening::retry))
+        .route("/api/workflow/{a}/rerun", post(OPERATORS, reopening::rerun))
+        .route(
+            "/api/workflow/{a}/resetcallbacks",
+            post(OPERATORS, reopening::reset_callbacks),
+        )
+        .route(
+            "/api/workflow/{a}/skiptask/{b}",
+            put(OPERATORS, reopening::skip_task),
+        )
+        .route(
+            "/api/workflow/decide/{a}",
+            put(OPERATORS, reopening::decide),
         )
         .route("/api/tasks", post(WORKERS, tasks::update))
         .route(

@@ -27,7 +27,7 @@ fn key(given: Option<String>) -> Result<Option<String>, Refusal> {
 }
 
 /// Reads a correlation id.
-fn correlation_id(given: Option<String>) -> Result<Option<String>, Refusal> {
+pub(super) fn correlation_id(given: Option<String>) -> Result<Option<String>, Refusal> {
     at_most("correlationId", given.as_deref(), CORRELATION_ID_CHARS_MAX)?;
     Ok(given)
 }

@@ -80,8 +80,8 @@ pub(crate) fn entries(attributes: &Map<String, Value>) -> Vec<Entry> {
 impl Bodies {
     /// Encodes the rows, and adds their bytes to `size`.
     pub(crate) fn encode(change: &RunChange, size: &mut usize) -> Result<Self, Error> {
-        // Destructured by name, so that a new kind of row cannot be forgotten here. The instance, the key, the deleted commands
-        // and the logs are written from the change itself.
+        // Destructured by name, so that a new kind of row cannot be forgotten here. The instance, the key, the deleted tasks
+        // and commands, and the logs are written from the change itself.
         let RunChange {
             spec,
             base_version,
@@ -89,6 +89,7 @@ impl Bodies {
             parts,
             events,
             tasks,
+            deleted_tasks: _,
             commands,
             deleted_commands: _,
             instance: _,

@@ -98,6 +98,7 @@ pub(super) struct Hot<'t> {
     put_part: CachedStatement<'t>,
     delete_part: CachedStatement<'t>,
     put_task: CachedStatement<'t>,
+    delete_task: CachedStatement<'t>,
 }
 
 impl<'t> Hot<'t> {
@@ -117,6 +118,7 @@ impl<'t> Hot<'t> {
                  ON CONFLICT DO UPDATE SET body = excluded.body",
             )?,
             delete_part: transaction.prepare_cached("DELETE FROM run_parts WHERE run_key = ?1 AND part = ?2")?,
+            delete_task: transaction.prepare_cached("DELETE FROM tasks WHERE task_id = ?1")?,
             put_task: transaction.prepare_cached(
                 "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, body, session_id)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
@@ -384,6 +386,9 @@ fn write_rows(
             Some(body) => hot.put_part(run_key, &part.key, body)?,
             None => drop(hot.delete_part.execute(params![run_key, part.key])?),
         }
+    }
+    for task_id in &change.deleted_tasks {
+        hot.delete_task.execute([task_id.as_str()])?;
     }
     for (task, body) in change.tasks.iter().zip(&bodies.tasks) {
         hot.put_task(task, body)?;

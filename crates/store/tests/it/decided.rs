@@ -97,6 +97,7 @@ pub(crate) async fn fill(store: &dyn Store) -> Decided {
         request: Request::default(),
         how: Stop::Terminate,
         reason: None,
+        life: None,
     };
     world.apply(&stopped, &stop).await;
     let definition = world.definition().await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::conductor::execution::state::ExecutionTask;
+use crate::run::state::{Part, PartKey};
 
 /// The newest task of each reference: by the reference of the node, then by iteration. Outside of loops the iteration is 0. A loop
 /// of thousands of iterations is one name with numbers, which is found faster than as many names.
@@ -72,6 +73,15 @@ impl Newest {
 }
 
 impl TaskIndex {
+    /// Returns the index of the tasks among these parts.
+    pub(crate) fn of(parts: &BTreeMap<PartKey, Part>) -> Self {
+        let mut index = Self::default();
+        for task in parts.values().filter_map(Part::as_task) {
+            index.add(task);
+        }
+        index
+    }
+
     /// Adds a task, unless a newer one with its reference is known.
     pub fn add(&mut self, task: &ExecutionTask) {
         let name = task.node_reference();

@@ -2,7 +2,8 @@
 //!
 //! A definition run has the same specification, core, parts, events and alarm as every other run. What differs is its program:
 //! [`pass`] decides what follows, inside the same decision that handles the request. Start there. [`state`] has the records and
-//! [`record`] writes them, `value` keeps their JSON. [`operator`] has the operators, `retry` attempts and time-outs, `end` the end of a run. [`command`] has
+//! [`record`] writes them, `value` keeps their JSON. [`operator`] has the operators, `retry` attempts and time-outs, `end` the end of a run,
+//! `end/reopen` its next life. [`command`] has
 //! the commands, and [`view`] renders what clients see.
 
 pub mod command;

@@ -15,6 +15,7 @@ use crate::conductor::Budget;
 use crate::conductor::definition::{
     Node, NodeId, Operator, Snapshot, Tree, bare_reference, effective_task_def, reference_in_loop,
 };
+use crate::conductor::execution::end::reopen::Again;
 use crate::conductor::execution::lookup::{Lookup, LookupResults, Script, ScriptFailure};
 use crate::conductor::execution::retry::total_exceeded;
 use crate::conductor::execution::roots::RunRoots;
@@ -44,6 +45,8 @@ pub(crate) struct Pass<'p, 'd> {
     first_new: u64,
     /// Scripts and comparisons with schemas so far.
     pub(super) scripts: usize,
+    /// A task that is scheduled although its reference has one.
+    pub(super) again: Option<Again>,
 }
 
 /// A node of the definition, or of a dynamic fork, with the place of its task in the run.
@@ -191,6 +194,7 @@ impl<'p, 'd> Pass<'p, 'd> {
             found,
             todo: todo.into(),
             scripts: 0,
+            again: None,
         })
     }
 
@@ -309,9 +313,8 @@ impl<'p, 'd> Pass<'p, 'd> {
             return Ok(());
         }
         self.go_on_after(&task, &place)?;
-        if let Some(loop_seq) = task.looped_by
-            && self.draft.count_in_loop(loop_seq, -1) == 0
-        {
+        let left = self.draft.count_in_loop(&task, -1);
+        if let Some(loop_seq) = task.looped_by.filter(|_| left == Some(0)) {
             self.end_iteration(loop_seq)?;
         }
         Ok(())
@@ -319,19 +322,22 @@ impl<'p, 'd> Pass<'p, 'd> {
 
     /// Schedules what follows a task in the tree.
     fn go_on_after(&mut self, task: &ExecutionTask, place: &Place) -> Try<()> {
+        match self.next_after(task, place)? {
+            Some(next) => self.schedule(&next),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what follows a task that has ended.
+    pub(super) fn next_after(&self, task: &ExecutionTask, place: &Place) -> Try<Option<Place>> {
         // The branch of a SWITCH continues the flow.
-        if self.took_branch(task, place)? {
-            return Ok(());
+        if let Some(first) = self.branch_taken(task, place)? {
+            return Ok(Some(place.at(first)));
         }
-        let Some(next) = place.tree().successor(place.node) else {
-            return Ok(());
-        };
-        let next = place.at(next);
+        let next = place.tree().successor(place.node);
         // A loop counts its body and decides about the next iteration itself.
-        if Some(next.node) == place.node().enclosing_loop() {
-            return Ok(());
-        }
-        self.schedule(&next)
+        let next = next.filter(|next| Some(*next) != place.node().enclosing_loop());
+        Ok(next.map(|next| place.at(next)))
     }
 
     /// Resolves a template. A value that is not in memory must be looked up; a limit is a failure of the task.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use longhaul_protocol::conductor::{Object, TaskStatus};
 use longhaul_protocol::history::{
-    EventPayload, ExecutionTaskEnded, ExecutionTaskScheduled, ExecutionTaskStarted,
-    ExecutionTaskUpdated,
+    EventPayload, ExecutionTaskEnded, ExecutionTaskReopened, ExecutionTaskScheduled,
+    ExecutionTaskStarted, ExecutionTaskUpdated,
 };
 use longhaul_protocol::id::{TaskId, TaskQueue, WorkerId};
 use longhaul_protocol::sequence::CommandSeq;
 
 use crate::change::{TaskKind, TaskRow, TaskStatus as RowStatus};
+use crate::conductor::execution::index::TaskIndex;
 use crate::conductor::execution::operator::event::announce::Transition;
 use crate::conductor::execution::state::{Execution, ExecutionTask, Waiting};
 use crate::conductor::execution::value::measured;
@@ -50,16 +51,30 @@ impl Draft<'_> {
 
     /// Returns the newest attempt of the task with this reference, iteration included.
     pub(crate) fn task_by_reference(&self, reference: &str) -> Option<&Arc<ExecutionTask>> {
-        let seq = self.added.exact(reference);
-        let seq = seq.or_else(|| self.base_index()?.exact(reference))?;
-        self.task(seq)
+        self.task(self.find(|index| index.exact(reference))?)
     }
 
     /// Returns the newest task of a node.
     pub(crate) fn newest_task(&self, reference: &str) -> Option<&Arc<ExecutionTask>> {
-        let seq = self.added.newest(reference);
-        let seq = seq.or_else(|| self.base_index()?.newest(reference))?;
-        self.task(seq)
+        self.task(self.find(|index| index.newest(reference))?)
+    }
+
+    /// Returns the number of a task that an index has.
+    fn find(&self, look: impl Fn(&TaskIndex) -> Option<u64>) -> Option<u64> {
+        match &self.index {
+            Some(index) => look(index),
+            None => look(&self.added).or_else(|| look(self.base_index()?)),
+        }
+    }
+
+    /// Returns every task, oldest first.
+    pub(crate) fn all_tasks(&self) -> Vec<Arc<ExecutionTask>> {
+        let open = self.parts_between(PartKey::Task(0), PartKey::Task(u64::MAX));
+        let past = self.parts_between(PartKey::Past(0), PartKey::Past(u64::MAX));
+        let tasks = open.chain(past).filter_map(|(_, part)| part.as_task());
+        let mut tasks: Vec<_> = tasks.map(Arc::clone).collect();
+        tasks.sort_by_key(|task| task.seq);
+        tasks
     }
 
     /// Returns the numbers of the tasks that have not ended, oldest first.
@@ -107,11 +122,14 @@ impl Draft<'_> {
                 node: task.forked.as_ref().map(|node| Arc::clone(&node.0)),
                 sub_workflow_id: task.sub_workflow_id.clone(),
                 input: Arc::clone(&input),
+                again: self.again.as_ref() == Some(&task.id),
             },
         )));
         task.input = self.keep(&input, bytes, sequence, EventMember::Input);
-        if let Some(looped_by) = task.looped_by {
-            self.count_in_loop(looped_by, 1);
+        self.count_in_loop(&task, 1);
+        match &mut self.index {
+            Some(index) => index.add(&task),
+            None => self.added.add(&task),
         }
         if task.announces {
             self.announce(seq, Transition::Scheduled);
@@ -119,7 +137,6 @@ impl Draft<'_> {
                 self.announce(seq, Transition::Started);
             }
         }
-        self.added.add(&task);
         self.write_task(task);
         seq
     }
@@ -233,16 +250,57 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds to the number of open tasks in the present iteration of a loop. Returns how many there are.
-    pub(crate) fn count_in_loop(&mut self, loop_seq: u64, change: i64) -> u64 {
-        let mut open = 0;
-        self.change_task(loop_seq, |task| {
-            if let Waiting::Iteration(count) = &mut task.waiting {
-                *count = count.saturating_add_signed(change);
-                open = *count;
-            }
+    /// Puts a task among those whose end is still to be processed.
+    pub(crate) fn unfile_task(&mut self, seq: u64) {
+        if let Some(Part::Past(task)) = self.part(PartKey::Past(seq)).cloned() {
+            self.remove(PartKey::Past(seq));
+            self.put(PartKey::Task(seq), Part::Task(task));
+        }
+    }
+
+    /// Puts a task that has ended in progress again, with this output.
+    pub(crate) fn reopen_task(
+        &mut self,
+        seq: u64,
+        output: Object,
+        change: impl FnOnce(&mut ExecutionTask),
+    ) {
+        let Some(task) = self.task(seq) else { return };
+        let mut task = ExecutionTask::clone(task);
+        if !task.is_open() {
+            self.execution_mut().open_tasks += 1;
+        }
+        self.unfile_task(seq);
+        task.status = TaskStatus::InProgress;
+        task.ended_at = None;
+        task.reason = None;
+        task.updated_at = self.now;
+        change(&mut task);
+        let (output, bytes) = measured(output);
+        let sequence = self.append(EventPayload::ExecutionTaskReopened(ExecutionTaskReopened {
+            seq,
+            iteration: task.iteration,
+            output: Arc::clone(&output),
+        }));
+        task.output = self.keep(&output, bytes, sequence, EventMember::Output);
+        self.write_task(task);
+    }
+
+    /// Adds to the number of tasks that are not processed in the present iteration of the loop of a task. Returns how many there
+    /// are; `None` if no loop counts the task.
+    pub(crate) fn count_in_loop(&mut self, task: &ExecutionTask, change: i64) -> Option<u64> {
+        let looping = self.task(task.looped_by?)?;
+        let Waiting::Iteration(count) = looping.waiting else {
+            return None;
+        };
+        if looping.iteration != task.iteration {
+            return None;
+        }
+        let count = count.saturating_add_signed(change);
+        self.change_task(looping.seq, |task| {
+            task.waiting = Waiting::Iteration(count);
         });
-        open
+        Some(count)
     }
 
     /// Writes the record of a task, and its row if matching or lookups see a difference.

@@ -25,7 +25,7 @@ impl Pass<'_, '_> {
         if !task.status.is_retriable()
             || !kind::is_retried(&node.task().task_type)
             || matches!(place.operator(), Operator::SetVariable | Operator::Noop)
-            || self.draft.execution().last_seq >= TASKS_PER_RUN_MAX
+            || self.draft.execution().task_count() >= TASKS_PER_RUN_MAX
             || total_exceeded(task, self.draft.now).is_some()
         {
             return Ok(false);
@@ -73,9 +73,7 @@ impl Pass<'_, '_> {
             ..task.next_attempt()
         };
         self.draft.change_task(task.seq, |task| task.retried = true);
-        if let Some(loop_seq) = task.looped_by {
-            self.draft.count_in_loop(loop_seq, -1);
-        }
+        self.draft.count_in_loop(task, -1);
         self.add_attempt(place, next, input, visible_at);
         // The record of a run that ended names the attempts that failed, also those that were repeated.
         let failed = &self.draft.execution().failed;
@@ -239,6 +237,7 @@ impl ExecutionTask {
             ended_at: None,
             worker_id: None,
             sub_workflow_id: None,
+            child_life: 0,
             delivered_at: None,
             log_lines: 0,
             waiting: Waiting::Nothing,

@@ -84,10 +84,24 @@ pub struct Execution {
     /// The number of the newest message in the inbox.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub last_message: u64,
+    /// How often the run was opened again. A message to another run names the life that it is about.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub life: u32,
+    /// When the run began from its start again, if it did. All its tasks are younger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarted_at: Option<Timestamp>,
+    /// Number of the newest task before the run began from its start again. Numbers are never used again; clients see them counted from here.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_seq: u64,
     pub updated_at: Timestamp,
 }
 
 impl Execution {
+    /// Returns how many tasks were added since the run began, or began from its start again.
+    pub fn task_count(&self) -> u64 {
+        self.last_seq - self.first_seq.min(self.last_seq)
+    }
+
     /// Returns what kind of workflow the run is.
     pub fn classifier(&self) -> &str {
         self.classifier.as_deref().unwrap_or(CLASSIFIER_DEFAULT)
@@ -145,6 +159,9 @@ pub struct ExecutionTask {
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_workflow_id: Option<RunId>,
+    /// The life of that run which the task waits for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub child_life: u32,
     #[serde(default, skip_serializing_if = "TaskTimeouts::is_none")]
     pub timeouts: TaskTimeouts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -379,6 +396,11 @@ pub(crate) fn empty_object() -> Arc<Value> {
 }
 
 impl ExecutionTask {
+    /// Returns whether a caller passed over it before the flow reached it.
+    pub fn is_skipped(&self) -> bool {
+        self.status == TaskStatus::Skipped
+    }
+
     /// Returns whether it has not ended.
     pub fn is_open(&self) -> bool {
         !self.status.is_terminal()

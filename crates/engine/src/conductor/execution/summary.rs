@@ -32,7 +32,9 @@ impl ExecutionSummary {
         Some(Self {
             run_id: spec.run_id.clone(),
             workflow_type: spec.workflow_type.clone(),
-            started_at: spec.started_at,
+            started_at: (run.core.execution.as_ref())
+                .and_then(|execution| execution.restarted_at)
+                .unwrap_or(spec.started_at),
             parent_id: spec
                 .parent
                 .as_deref()

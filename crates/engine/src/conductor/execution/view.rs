@@ -108,7 +108,7 @@ impl Source<'_> {
         };
         let (spec, core) = (&self.run.spec, &self.run.core);
         let parent = spec.parent.as_deref();
-        let created = millis(Some(spec.started_at));
+        let created = millis(Some(execution.restarted_at.unwrap_or(spec.started_at)));
         let failed = |name: fn(&ExecutionTask) -> &str| {
             if core.closed.is_none() {
                 return Vec::new();
@@ -184,7 +184,8 @@ impl Source<'_> {
             input_data: self.object(Some(&task.input)),
             reference_task_name: task.reference.clone(),
             retry_count: number(task.retry_count),
-            seq: i32::try_from(task.seq).unwrap_or(i32::MAX),
+            seq: i32::try_from(task.seq - execution.map_or(0, |execution| execution.first_seq))
+                .unwrap_or(i32::MAX),
             correlation_id: execution.and_then(|execution| execution.correlation_id.clone()),
             poll_count: number(task.poll_count),
             task_def_name: task.def_name.clone(),

@@ -10,7 +10,7 @@ pub(crate) use views::{
     Timers, Updates, Waits, WorkflowTasks,
 };
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longhaul_protocol::history::{Event, EventPayload};
@@ -50,10 +50,15 @@ pub(crate) struct Draft<'a> {
     changed: BTreeMap<PartKey, Option<Part>>,
     /// Tasks of a definition run that this draft added.
     pub(crate) added: TaskIndex,
+    /// All tasks of a definition run, once this draft removed some.
+    pub(crate) index: Option<TaskIndex>,
+    /// A task that is scheduled because a caller asked for it.
+    pub(crate) again: Option<TaskId>,
     /// Large values of a definition run that events of this draft contain.
     pub(crate) new_values: BTreeMap<ValueRef, Arc<Value>>,
     pub(crate) events: Vec<Event>,
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
+    pub(crate) deleted_tasks: BTreeSet<TaskId>,
     pub(crate) commands: Vec<CommandRow>,
     pub(crate) deleted_commands: Vec<RequestSeq>,
     pub(crate) logs: Vec<(LogKey, Option<LogLine>)>,
@@ -116,9 +121,12 @@ impl<'a> Draft<'a> {
             core,
             changed: BTreeMap::new(),
             added: TaskIndex::default(),
+            index: None,
+            again: None,
             new_values: BTreeMap::new(),
             events: Vec::new(),
             tasks: BTreeMap::new(),
+            deleted_tasks: BTreeSet::new(),
             commands: Vec::new(),
             deleted_commands: Vec::new(),
             logs: Vec::new(),
@@ -440,6 +448,9 @@ impl<'a> Draft<'a> {
             core: self.core,
             parts: self.changed.into_iter().collect(),
             events: self.events,
+            deleted_tasks: (self.deleted_tasks.into_iter())
+                .filter(|id| !self.tasks.contains_key(id))
+                .collect(),
             tasks: self.tasks.into_values().collect(),
             commands: self
                 .commands

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::conductor::event::EventMessage;
 use crate::conductor::execution::command::control::ReportExecution;
+use crate::conductor::execution::command::reopen::ReopenForChild;
 use crate::run::draft::{Draft, Outbox};
 use crate::run::family::child::{Child, ChildClosed, ChildRun, ReportChildRun};
 use crate::run::message::external::Stop;
@@ -44,6 +45,14 @@ pub enum OutboxBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         output: Arc<Value>,
+        /// The life that ended.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        life: u32,
+    },
+    /// To the parent of a definition run: it was opened again, and its task with it.
+    ExecutionReopened {
+        /// The life that began.
+        life: u32,
     },
     /// To the handlers of an event.
     Event(Box<EventMessage>),
@@ -55,6 +64,9 @@ pub enum OutboxBody {
         reason: String,
         /// Whether the history of the sender records the outcome.
         recorded: bool,
+        /// The life of the definition run that is to stop. A later life goes on. `None` stops any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        life: Option<u32>,
     },
     /// To a child: clean up and end.
     RequestCancellation {
@@ -94,10 +106,17 @@ pub enum Order {
     },
     /// The handlers of an event. They recognise a repeated message by its id.
     Publish(Box<EventMessage>),
+    /// The task of the parent whose definition run was opened again.
+    ReopenForChild {
+        parent_run_id: RunId,
+        reopen: Box<ReopenForChild>,
+    },
     Stop {
         workflow_id: WorkflowId,
         how: Stop,
         reason: String,
+        /// The only life of a definition run that is stopped.
+        life: Option<u32>,
     },
     RequestCancellation {
         workflow_id: WorkflowId,
@@ -148,6 +167,7 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
             status,
             reason,
             output,
+            life,
         } => {
             let parent = run.spec.parent.as_deref()?;
             let execution = run.core.execution.as_deref()?;
@@ -162,6 +182,19 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
                     status: *status,
                     reason: reason.clone(),
                     output: Arc::clone(output),
+                    life: *life,
+                }),
+            })
+        }
+        OutboxBody::ExecutionReopened { life } => {
+            let parent = run.spec.parent.as_deref()?;
+            Some(Order::ReopenForChild {
+                parent_run_id: parent.run_id.clone(),
+                reopen: Box::new(ReopenForChild {
+                    task_id: TaskId::from(parent.call_id.as_str()),
+                    seq: parent.sequence.get(),
+                    run_id: run.run_id().clone(),
+                    life: *life,
                 }),
             })
         }
@@ -170,8 +203,10 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
             workflow_id,
             policy,
             reason,
+            life,
             ..
         } => Some(Order::Stop {
+            life: *life,
             workflow_id: workflow_id.clone(),
             how: match policy {
                 ParentClosePolicy::Terminate => Stop::Terminate,
@@ -232,6 +267,7 @@ impl Command for ConfirmDelivery {
                 policy,
                 reason,
                 recorded: true,
+                ..
             } => Some((workflow_id, run_id, policy, reason.clone())),
             OutboxBody::RequestCancellation {
                 workflow_id,
@@ -250,6 +286,7 @@ impl Command for ConfirmDelivery {
             | OutboxBody::ChildRunClosed
             | OutboxBody::ExecutionEnded { .. }
             | OutboxBody::Event(_)
+            | OutboxBody::ExecutionReopened { .. }
             | OutboxBody::StopChild { .. }
             | OutboxBody::RequestCancellation { .. } => None,
         };
@@ -323,6 +360,7 @@ impl Outbox<'_, '_> {
                 policy,
                 reason,
                 recorded: true,
+                life: None,
             }
         });
     }
@@ -342,4 +380,12 @@ impl Outbox<'_, '_> {
             self.draft.put(key, Part::Outbox(Box::new(message)));
         }
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

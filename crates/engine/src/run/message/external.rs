@@ -49,6 +49,8 @@ pub struct StopRun {
     pub request: Request,
     pub how: Stop,
     pub reason: Option<String>,
+    /// The only life of a definition run that is stopped. A run of code has one.
+    pub life: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -478,10 +478,7 @@ impl WorkflowTask {
 impl Run {
     /// Returns a run that was read.
     pub fn new(version: u64, spec: Arc<Spec>, core: Core, parts: BTreeMap<PartKey, Part>) -> Self {
-        let mut index = TaskIndex::default();
-        for task in parts.values().filter_map(Part::as_task) {
-            index.add(task);
-        }
+        let index = TaskIndex::of(&parts);
         Self {
             version,
             spec,

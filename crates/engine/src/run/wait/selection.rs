@@ -185,6 +185,7 @@ impl Groups<'_, '_> {
                 policy: ParentClosePolicy::RequestCancel,
                 reason: "The parent workflow gave this child up.".to_owned(),
                 recorded: false,
+                life: None,
             });
             return true;
         }

@@ -55,22 +55,24 @@ pub(crate) fn check_rest(world: &World, run_id: &RunId) {
         Step::Needs(_) => panic!("a resting run needs nothing"),
     }
     if run.core.closed.is_some() {
-        for child in world
-            .tasks(run_id)
-            .filter_map(|task| task.sub_workflow_id.as_ref())
-        {
-            assert!(
-                world.runs[child].core.closed.is_some(),
-                "a closed run has no open child"
-            );
+        for task in world.tasks(run_id) {
+            let child = task
+                .sub_workflow_id
+                .as_ref()
+                .map(|child| &world.runs[child]);
+            // A child may be opened again that its parent no longer waits for.
+            let is_open = child.is_some_and(|child| {
+                let life = child.core.execution.as_ref().unwrap().life;
+                child.core.closed.is_none() && life <= task.child_life
+            });
+            assert!(!is_open, "a closed run has no open child");
         }
     }
     let execution = run.core.execution.as_ref().unwrap();
     if !execution.paused {
-        let unprocessed = run
-            .parts
-            .values()
-            .filter(|part| matches!(part, Part::Task(task) if !task.is_open()));
+        let unprocessed = run.parts.values().filter(
+            |part| matches!(part, Part::Task(task) if !task.is_open() && !task.is_skipped()),
+        );
         assert_eq!(unprocessed.count(), 0, "every end is processed");
     }
 }
@@ -155,13 +157,26 @@ fn check_fold(world: &World, run: &Run, tasks: &[&Arc<ExecutionTask>]) {
         };
         assert_eq!(found, *folded, "the events give task {seq}");
     }
-    assert_eq!(
-        fold.tasks.len() as u64,
-        run.core.execution.as_ref().unwrap().last_seq
+    assert_eq!(fold.last, run.core.execution.as_ref().unwrap().last_seq);
+    let kept = |seq: &u64| fold.removed.contains(seq) && by_seq.contains_key(seq);
+    assert!(
+        !(1..=fold.last).any(|seq| kept(&seq)),
+        "a removed task is gone"
     );
 }
 
 fn check_rows(world: &World, run: &Run, tasks: &[&Arc<ExecutionTask>]) {
+    let rows = world
+        .rows
+        .values()
+        .filter(|row| row.run_id == *run.run_id());
+    for row in rows.filter(|row| row.status.is_open()) {
+        let task = run.task(row.sequence.get());
+        assert!(
+            task.is_some_and(|task| task.id == row.task_id),
+            "a row without a task"
+        );
+    }
     for task in tasks {
         let row = &world.rows[&task.id];
         let expected = match (&task.waiting, task.status) {
@@ -208,9 +223,11 @@ fn check_counters(world: &World, run: &Run, tasks: &[&Arc<ExecutionTask>]) {
                 );
             }
             Waiting::Iteration(count) => {
-                let body = tasks
-                    .iter()
-                    .filter(|body| body.looped_by == Some(task.seq) && is_unfiled(body));
+                let body = tasks.iter().filter(|body| {
+                    body.looped_by == Some(task.seq)
+                        && body.iteration == task.iteration
+                        && is_unfiled(body)
+                });
                 assert_eq!(count, body.count() as u64, "tasks in {}", task.reference);
             }
             _ => {}
@@ -308,8 +325,10 @@ fn check_storage(run: &Run) {
 fn check_closed(run: &Run, tasks: &[&Arc<ExecutionTask>]) {
     assert!(tasks.iter().all(|task| !task.is_open()));
     assert!(run.core.execution.as_ref().unwrap().backlog.is_empty());
-    let is_left = |key: &PartKey| matches!(key, PartKey::Task(_));
-    assert!(!run.parts.keys().any(is_left), "every task is filed");
+    let is_left = |(key, part): (&PartKey, &Part)| {
+        matches!(key, PartKey::Task(_)) && part.as_task().is_some_and(|task| !task.is_skipped())
+    };
+    assert!(!run.parts.iter().any(is_left), "every task is filed");
 }
 
 /// An open run has something that moves it.

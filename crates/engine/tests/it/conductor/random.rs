@@ -1,7 +1,10 @@
 //! Random definitions, nested to depth 4 over all operators, with random reports, failures, duplicates, time-outs, pauses and polls
-//! by several workers. The invariants are checked after every decision, and every run ends when all its tasks are answered.
+//! by several workers, and random operations: retries, restarts, reruns, skipped tasks, late messages. The invariants are checked after every decision, and every run ends when all its tasks are answered.
 
-use longhaul_engine::command::{PauseExecution, ResumeExecution, UpdateExecutionTask};
+use longhaul_engine::Rejection;
+use longhaul_engine::command::{
+    PauseExecution, RerunExecution, ResumeExecution, UpdateExecutionTask,
+};
 use longhaul_engine::conductor::execution::command::update::{Output, Report, TaskTarget};
 use longhaul_engine::conductor::execution::state::Waiting;
 use longhaul_protocol::conductor::ResultStatus;
@@ -216,6 +219,14 @@ enum Step {
     Pause(u8),
     Resume(u8),
     Terminate(u8),
+    Restart(u8),
+    Retry(u8),
+    Rerun(u8, u8),
+    Skip(u8, u8),
+    ResetCallbacks(u8),
+    UpdateState(u8, u8),
+    /// A message that was delivered before comes again.
+    Late(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -229,7 +240,14 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0..150_u16).prop_map(Step::Wait),
         1 => any::<u8>().prop_map(Step::Pause),
         2 => any::<u8>().prop_map(Step::Resume),
-        1 => (0..200_u8).prop_map(Step::Terminate),
+        2 => (0..6_u8).prop_map(Step::Terminate),
+        2 => any::<u8>().prop_map(Step::Late),
+        1 => any::<u8>().prop_map(Step::Restart),
+        3 => any::<u8>().prop_map(Step::Retry),
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(which, from)| Step::Rerun(which, from)),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(which, node)| Step::Skip(which, node)),
+        1 => any::<u8>().prop_map(Step::ResetCallbacks),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(which, how)| Step::UpdateState(which, how)),
     ]
 }
 
@@ -397,6 +415,64 @@ fn apply(world: &mut World, step: &Step) {
                 let _ = world.terminate(&run_id.clone(), "random");
             }
         }
+        Step::Restart(which) => {
+            let run_id = pick(&runs, *which).unwrap();
+            operate(world, &run_id, |world| world.restart(&run_id));
+        }
+        Step::Retry(which) => {
+            let run_id = pick(&runs, *which).unwrap();
+            operate(world, &run_id, |world| world.retry(&run_id));
+        }
+        Step::Rerun(which, from) => {
+            let run_id = pick(&runs, *which).unwrap();
+            let tasks: Vec<u64> = world.tasks(&run_id).map(|task| task.seq).collect();
+            match pick(&tasks, *from) {
+                Some(seq) if !from.is_multiple_of(8) => {
+                    operate(world, &run_id, |world| world.rerun_from(&run_id, seq));
+                }
+                _ => {
+                    let command = RerunExecution {
+                        workflow_input: Some(members(json!({"from": from}))),
+                        ..RerunExecution::default()
+                    };
+                    operate(world, &run_id, |world| world.rerun(&run_id, &command));
+                }
+            }
+        }
+        Step::Skip(which, node) => {
+            let run_id = pick(&runs, *which).unwrap();
+            let reference = format!("n{}", node % 12 + 1);
+            operate(world, &run_id, |world| {
+                world.skip(&run_id, &reference, json!({"a": 1}), json!({"b": 2}))
+            });
+        }
+        Step::ResetCallbacks(which) => {
+            let run_id = pick(&runs, *which).unwrap();
+            operate(world, &run_id, |world| world.reset_callbacks(&run_id));
+        }
+        Step::UpdateState(which, how) => {
+            if let Some((run_id, seq)) = pick(&answerable(world), *which) {
+                let reference = world.runs[&run_id].task(seq).unwrap().reference.clone();
+                let task = Some((&*reference, report(*how)));
+                operate(world, &run_id, |world| {
+                    world.update_state(&run_id, json!({"how": how}), task)
+                });
+            }
+        }
+        Step::Late(which) => world.repeat_letter(usize::from(*which)),
+    }
+}
+
+/// Makes an operation that may be refused. A refused one changes nothing.
+fn operate(
+    world: &mut World,
+    run_id: &RunId,
+    operation: impl FnOnce(&mut World) -> Result<(), Rejection>,
+) {
+    let version = world.runs[run_id].version;
+    if operation(world).is_err() {
+        let now = world.runs[run_id].version;
+        assert_eq!(now, version, "a refused operation changes nothing");
     }
 }
 

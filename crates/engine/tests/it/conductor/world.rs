@@ -2,6 +2,7 @@
 //! tests move. Commands are decided as the host decides them: again and again with what was looked up, until nothing is missing.
 
 mod passing;
+mod reopening;
 mod show;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use longhaul_engine::conductor::execution::lookup::{
     KeyOwner, Lookup, LookupResults, ScriptFailure, Step,
 };
 use longhaul_engine::conductor::expression::{EventMember, ValueRef};
-use longhaul_engine::run::family::outbox::has_messages;
+use longhaul_engine::run::family::outbox::{Order, has_messages};
 use longhaul_engine::run::state::Run;
 use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
 use longhaul_protocol::Timestamp;
@@ -63,6 +64,8 @@ pub(crate) struct World {
     /// Invariants are checked after every decision if this is 1, and after each n-th otherwise.
     pub(crate) check_every: u64,
     pub(crate) decisions: u64,
+    /// Messages that were delivered.
+    pub(crate) letters: Vec<Order>,
     /// Steps that ended in a request for lookups.
     pub(crate) repeats: u64,
     /// The bytes that decisions and their changes allocated, without the work of this world. They measure the cost of a decision
@@ -102,6 +105,7 @@ impl World {
             polled: Vec::new(),
             check_every: 1,
             decisions: 0,
+            letters: Vec::new(),
             repeats: 0,
             engine_bytes: 0,
         }
@@ -386,6 +390,13 @@ impl World {
                 events.push(body);
             }
             super::limits::keep(&mut self.logs, &run_id, change.logs);
+            for id in change.deleted_tasks {
+                let deleted = self.rows.remove(&id);
+                assert!(
+                    deleted.is_some_and(|row| !row.status.is_open()),
+                    "it had ended"
+                );
+            }
             for row in change.tasks {
                 self.rows.insert(row.task_id.clone(), row);
             }

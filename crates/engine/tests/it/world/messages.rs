@@ -109,6 +109,7 @@ impl World {
             request: self.request(request_id),
             how,
             reason: Some("operator".to_owned()),
+            life: None,
         })
     }
 

@@ -44,7 +44,7 @@ impl World {
             Order::Report { .. } => "child run started",
             Order::Stop { .. } => "stop",
             Order::RequestCancellation { .. } => "request cancellation",
-            Order::ReportExecution { .. } | Order::Publish(_) => {
+            Order::ReportExecution { .. } | Order::Publish(_) | Order::ReopenForChild { .. } => {
                 unreachable!("this world has no definition runs")
             }
         };
@@ -75,7 +75,7 @@ impl World {
     fn carry(&mut self, delivery: Delivery) -> (Step, Result<Option<String>, ()>) {
         let mut step = Step::default();
         match delivery.order {
-            Order::ReportExecution { .. } | Order::Publish(_) => {
+            Order::ReportExecution { .. } | Order::Publish(_) | Order::ReopenForChild { .. } => {
                 unreachable!("this world has no definition runs")
             }
             Order::Report {
@@ -96,6 +96,7 @@ impl World {
                 workflow_id,
                 how,
                 reason,
+                life: _,
             } => self.carry_stop(&workflow_id, how, &delivery.request_id, Some(reason)),
             Order::RequestCancellation {
                 workflow_id,
@@ -137,6 +138,7 @@ impl World {
             request: self.request_on(workflow_id, Some(request_id)),
             how,
             reason,
+            life: None,
         };
         let (step, reply) = self.apply_to(&receiver, &command);
         (

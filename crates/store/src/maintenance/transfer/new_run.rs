@@ -51,6 +51,7 @@ impl NewRun {
             parts: Vec::new(),
             events: Vec::new(),
             tasks: Vec::new(),
+            deleted_tasks: Vec::new(),
             commands: Vec::new(),
             deleted_commands: Vec::new(),
             instance: None,

@@ -44,6 +44,8 @@ pub(super) struct Rows<'a> {
     pub(super) parts: BTreeMap<(&'a str, &'a str), Option<PartRow<'a>>>,
     /// Events, each with its run.
     pub(super) events: Vec<(&'a str, EventColumns<'a>)>,
+    /// Tasks whose rows are deleted. One that is written again has a row in `tasks` too.
+    pub(super) deleted_tasks: BTreeSet<&'a str>,
     pub(super) tasks: BTreeMap<&'a str, (&'a TaskRow, &'a str)>,
     pub(super) logs: BTreeMap<(&'a str, LogKey), Option<&'a LogLine>>,
     pub(super) commands: BTreeMap<(&'a str, u64), Option<&'a str>>,
@@ -96,6 +98,10 @@ impl<'a> Rows<'a> {
         let events = change.events.iter();
         self.events
             .extend(events.map(|event| (run_id, EventColumns::of(event))));
+        for task_id in &change.deleted_tasks {
+            self.tasks.remove(task_id.as_str());
+            self.deleted_tasks.insert(task_id.as_str());
+        }
         for (task, body) in change.tasks.iter().zip(&bodies.tasks) {
             self.tasks.insert(task.task_id.as_str(), (task, body));
         }

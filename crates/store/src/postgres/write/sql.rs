@@ -66,6 +66,8 @@ pub(super) const PUT_TASKS: &str = "INSERT INTO tasks (task_id, status, namespac
 pub(super) const GIVE_BACK: &str = "DELETE FROM taken t
      USING (SELECT key FROM taken WHERE key = ANY($1::text[]) ORDER BY key FOR UPDATE SKIP LOCKED) n WHERE t.key = n.key";
 
+pub(super) const DELETE_TASKS: &str = "DELETE FROM tasks WHERE task_id = ANY($1::text[])";
+
 pub(super) const DELETE_LOGS: &str = "DELETE FROM task_logs l USING unnest($1::text[], $2::int8[], $3::int8[]) n (run_id, task, line)
      WHERE l.run_id = n.run_id AND l.task = n.task AND l.line = n.line";
 
@@ -117,7 +119,7 @@ pub(super) const PUT_DOCUMENTS: &str = "INSERT INTO documents (kind, namespace, 
 
 /// Every statement, to be prepared when a connection is opened: a statement that is not prepared yet would be sent later than those
 /// behind it.
-pub(super) const ALL: [&str; 26] = [
+pub(super) const ALL: [&str; 27] = [
     GIVE_BACK,
     CREATE_RUNS,
     CREATE_SPECS,
@@ -133,6 +135,7 @@ pub(super) const ALL: [&str; 26] = [
     APPEND_EVENTS,
     PUT_TASKS,
     DELETE_LOGS,
+    DELETE_TASKS,
     PUT_LOGS,
     DELETE_COMMANDS,
     DELETE_REQUESTS,

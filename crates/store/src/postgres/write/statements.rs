@@ -13,9 +13,9 @@ use super::rows::Rows;
 use super::sql::{
     APPEND_EVENTS, CREATE_NAMES, CREATE_RUNS, CREATE_SPECS, CREATE_STATES, DELETE_ALARMS,
     DELETE_ATTRIBUTES, DELETE_COMMANDS, DELETE_DOCUMENTS, DELETE_LOGS, DELETE_PARTS,
-    DELETE_REQUESTS, GIVE_BACK, MOVE_ATTRIBUTES, MOVE_IN_LISTS, PUT_ALARMS, PUT_ATTRIBUTES,
-    PUT_COMMANDS, PUT_DOCUMENTS, PUT_KEYS, PUT_LOGS, PUT_PARTS, PUT_REQUESTS, PUT_SESSIONS,
-    PUT_TASKS, UPDATE_STATES,
+    DELETE_REQUESTS, DELETE_TASKS, GIVE_BACK, MOVE_ATTRIBUTES, MOVE_IN_LISTS, PUT_ALARMS,
+    PUT_ATTRIBUTES, PUT_COMMANDS, PUT_DOCUMENTS, PUT_KEYS, PUT_LOGS, PUT_PARTS, PUT_REQUESTS,
+    PUT_SESSIONS, PUT_TASKS, UPDATE_STATES,
 };
 use crate::encode::{
     EventColumns, closed_at, correlation_id, list_status, parent_id, signed, task_status,
@@ -46,6 +46,7 @@ impl Batch<'_> {
             self.delete_commands(),
             self.delete_parts(),
             self.delete_logs(),
+            self.delete_tasks(),
             self.delete_alarms(),
             self.delete_attributes(),
             self.delete_documents(),
@@ -454,6 +455,15 @@ impl Batch<'_> {
             ],
         )
         .await
+    }
+
+    async fn delete_tasks(&self) -> Written {
+        let deleted = self.rows.deleted_tasks.iter();
+        let ids: Vec<_> = deleted.map(|id| escaped(id)).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(DELETE_TASKS, &[&ids]).await
     }
 
     async fn put_logs(&self) -> Written {

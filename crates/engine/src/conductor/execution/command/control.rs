@@ -79,6 +79,10 @@ pub(crate) fn stop(
     if let Some(repeat) = request.repeat(run, CommandType::Terminate, None, None) {
         return Step::Decided(repeat);
     }
+    let life = run.core.execution.as_ref().map(|execution| execution.life);
+    if stop.life.is_some() && life > stop.life {
+        return Step::Decided(Decision::reject(Rejection::EarlierLife));
+    }
     if run.core.closed.is_some() {
         let draft = Draft::of(run, moment);
         let refused = refuse_closed(draft, request, CommandType::Terminate, None, None);
@@ -224,6 +228,8 @@ pub struct ReportExecution {
     pub status: WorkflowStatus,
     pub reason: Option<String>,
     pub output: Arc<Value>,
+    /// The life that ended.
+    pub life: u32,
 }
 
 impl Command for ReportExecution {
@@ -237,7 +243,9 @@ impl Command for ReportExecution {
         let report = || -> Try<Decision<()>> {
             let draft = Draft::of(run, moment);
             let waits = draft.task(self.seq).is_some_and(|task| {
-                task.id == self.task_id && task.waiting == Waiting::Child(self.run_id.clone())
+                task.id == self.task_id
+                    && task.waiting == Waiting::Child(self.run_id.clone())
+                    && task.child_life <= self.life
             });
             if !waits || run.core.closed.is_some() {
                 return Ok(Decision::unchanged(()));
@@ -262,6 +270,10 @@ impl Command for ReportExecution {
                 )
             });
             let mut pass = Pass::new(draft, found)?;
+            // The message that opened that life may come later.
+            let life = self.life;
+            pass.draft
+                .change_task(self.seq, |task| task.child_life = life);
             pass.draft.end_task(self.seq, status, reason, Some(output));
             pass.todo.push_back(self.seq);
             Ok(pass.run()?.finish(Ok(())))
@@ -270,7 +282,7 @@ impl Command for ReportExecution {
     }
 }
 
-fn into_step<R>(tried: Try<Decision<R>>) -> Step<R> {
+pub(super) fn into_step<R>(tried: Try<Decision<R>>) -> Step<R> {
     match tried {
         Ok(decision) => Step::Decided(decision),
         Err(needs) => Step::Needs(needs),
@@ -278,7 +290,7 @@ fn into_step<R>(tried: Try<Decision<R>>) -> Step<R> {
 }
 
 /// Returns the decision of a step that had no lookups. A command on a definition run is decided by `step`.
-fn unlooked<R>(step: Step<R>) -> Decision<R> {
+pub(super) fn unlooked<R>(step: Step<R>) -> Decision<R> {
     match step {
         Step::Decided(decision) => decision,
         Step::Needs(_) => Decision::reject(Rejection::TaskNotFound),

@@ -193,6 +193,9 @@ fn draft<'l>(
         has_dynamic_fork: false,
         exclusive_joins: Vec::new(),
         last_message: 0,
+        life: 0,
+        restarted_at: None,
+        first_seq: 0,
         updated_at: now,
     }));
     let mut draft = Draft::new_run(Arc::new(spec), core, ids, now, limits);
@@ -226,7 +229,7 @@ fn draft<'l>(
 }
 
 /// Returns what kind of workflow a definition calls itself in its metadata.
-fn classifier(definition: &WorkflowDef) -> Option<String> {
+pub(crate) fn classifier(definition: &WorkflowDef) -> Option<String> {
     let word = definition.metadata.get("classifier")?.as_str()?;
     let word: String = word.chars().take(CLASSIFIER_CHARS_MAX).collect();
     (!word.is_empty()).then_some(word)

@@ -49,7 +49,7 @@ impl UpdateExecutionState {
         let draft = Draft::of(run, moment);
         let reported = match &self.task {
             Some(update) => {
-                let task = update.find(&draft).filter(|task| task.is_open());
+                let task = update.target.find(&draft).filter(|task| task.is_open());
                 let Some(task) = task.map(Arc::clone) else {
                     return Ok(Decision::reject(Rejection::TaskNotFound));
                 };
@@ -62,7 +62,7 @@ impl UpdateExecutionState {
             return Ok(Decision::reject(rejection));
         }
         if let Some((update, task)) = reported {
-            update.apply(&mut pass, &task)?;
+            update.report.apply(&mut pass, &task)?;
         }
         Ok(pass.run()?.finish(Ok(())))
     }

@@ -109,7 +109,7 @@ impl UpdateExecutionTask {
         found: &LookupResults,
     ) -> Try<Decision<Updated>> {
         let draft = Draft::of(run, moment);
-        let Some(task) = self.find(&draft).map(Arc::clone) else {
+        let Some(task) = self.target.find(&draft).map(Arc::clone) else {
             return Ok(Decision::reject(Rejection::TaskNotFound));
         };
         let mut updated = Updated {
@@ -129,7 +129,7 @@ impl UpdateExecutionTask {
         }
         let seq_before = draft.execution().last_seq;
         let mut pass = Pass::new(draft, found)?;
-        self.apply(&mut pass, &task)?;
+        self.report.apply(&mut pass, &task)?;
         let mut draft = pass.run()?;
         let now = draft.task(task.seq).map(Arc::clone);
         updated.has_ended = now.is_none_or(|task| !task.is_open());
@@ -139,36 +139,45 @@ impl UpdateExecutionTask {
         Ok(draft.finish(Ok(updated)))
     }
 
-    pub(super) fn find<'a>(&self, draft: &'a Draft<'_>) -> Option<&'a Arc<ExecutionTask>> {
-        match &self.target {
-            TaskTarget::Id { task_id, seq } => draft.task(*seq).filter(|task| task.id == *task_id),
-            TaskTarget::Reference(reference) => {
-                // Only the newest attempt of the newest iteration can be open.
-                let exact = draft.task_by_reference(reference);
-                let exact = exact.filter(|task| task.is_open());
-                exact.or_else(|| draft.newest_task(reference).filter(|task| task.is_open()))
-            }
-            TaskTarget::Signalled => {
-                let is_wait = |task: &&Arc<ExecutionTask>| {
-                    matches!(task.task_type.as_str(), "WAIT" | "YIELD")
-                };
-                draft.tasks_after(0).find(is_wait)
-            }
-            TaskTarget::Held(held) => draft.task(held.seq).filter(|task| held.is_held(task)),
-        }
+    /// Gives the worker the first task that this decision put into the queue of the reported one. Older tasks are in the queue
+    /// already, and the host looks there first.
+    fn take_next(
+        &self,
+        draft: &mut Draft<'_>,
+        done: &ExecutionTask,
+        seq_before: u64,
+    ) -> Option<u64> {
+        let Report::Status { worker_id, .. } = &self.report else {
+            return None;
+        };
+        let queue = queue_name(&done.task_type, done.domain.as_deref());
+        let next = draft
+            .tasks_after(seq_before)
+            .find(|task| {
+                is_claimable(task)
+                    && task.start_limits.is_none()
+                    && !task.announces
+                    && queue_name(&task.task_type, task.domain.as_deref()) == queue
+            })?
+            .seq;
+        draft.lease_task(next, worker_id.as_deref(), Waiting::Leased);
+        Some(next)
     }
+}
 
+impl Report {
+    /// Applies the report to an open task. The pass goes on after it if it ends the task.
     pub(super) fn apply(&self, pass: &mut Pass<'_, '_>, task: &ExecutionTask) -> Try<()> {
-        let Report::Status {
+        let Self::Status {
             status,
             output,
             reason,
             worker_id,
             callback_after_seconds,
             logs,
-        } = &self.report
+        } = self
         else {
-            if let Report::AwaitsUpdate { output } = &self.report {
+            if let Self::AwaitsUpdate { output } = self {
                 await_update(pass, task.seq, output);
             }
             return Ok(());
@@ -232,30 +241,27 @@ impl UpdateExecutionTask {
         });
         Ok(())
     }
+}
 
-    /// Gives the worker the first task that this decision put into the queue of the reported one. Older tasks are in the queue
-    /// already, and the host looks there first.
-    fn take_next(
-        &self,
-        draft: &mut Draft<'_>,
-        done: &ExecutionTask,
-        seq_before: u64,
-    ) -> Option<u64> {
-        let Report::Status { worker_id, .. } = &self.report else {
-            return None;
-        };
-        let queue = queue_name(&done.task_type, done.domain.as_deref());
-        let next = draft
-            .tasks_after(seq_before)
-            .find(|task| {
-                is_claimable(task)
-                    && task.start_limits.is_none()
-                    && !task.announces
-                    && queue_name(&task.task_type, task.domain.as_deref()) == queue
-            })?
-            .seq;
-        draft.lease_task(next, worker_id.as_deref(), Waiting::Leased);
-        Some(next)
+impl TaskTarget {
+    /// Returns the task that is meant.
+    pub(super) fn find<'a>(&self, draft: &'a Draft<'_>) -> Option<&'a Arc<ExecutionTask>> {
+        match self {
+            Self::Id { task_id, seq } => draft.task(*seq).filter(|task| task.id == *task_id),
+            Self::Reference(reference) => {
+                // Only the newest attempt of the newest iteration can be open.
+                let exact = draft.task_by_reference(reference);
+                let exact = exact.filter(|task| task.is_open());
+                exact.or_else(|| draft.newest_task(reference).filter(|task| task.is_open()))
+            }
+            Self::Signalled => {
+                let is_wait = |task: &&Arc<ExecutionTask>| {
+                    matches!(task.task_type.as_str(), "WAIT" | "YIELD")
+                };
+                draft.tasks_after(0).find(is_wait)
+            }
+            Self::Held(held) => draft.task(held.seq).filter(|task| held.is_held(task)),
+        }
     }
 }
 

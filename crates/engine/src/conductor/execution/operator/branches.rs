@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::fork::NO_JOIN;
 use crate::conductor::definition::{DynamicFork, Operator};
 use crate::conductor::execution::pass::{Pass, Place, Try};
-use crate::conductor::execution::record::mint_task_id;
 use crate::conductor::execution::value::object;
 use crate::conductor::limits::NAME_CHARS_MAX;
 
@@ -29,7 +28,7 @@ impl Pass<'_, '_> {
         let Some(join) = place.tree().join_of(place.node) else {
             return self.fail_without_task(NO_JOIN.to_owned());
         };
-        let id = mint_task_id(&mut self.draft);
+        let id = self.id_of_task(place);
         let input = match self.input_of(place, &id)? {
             Ok(input) => input,
             Err(reason) => return self.fail_without_task(reason),

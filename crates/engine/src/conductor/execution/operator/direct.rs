@@ -79,8 +79,11 @@ impl Pass<'_, '_> {
 
     fn add_wait(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
         let now = self.draft.now;
+        // Another attempt of a WAIT that was cancelled keeps the time of the first one.
+        let again = self.again_at(place);
+        let since = again.and_then(|again| again.waits_since).unwrap_or(now);
         let due = match WaitTime::of(&input) {
-            Ok(time) => time.due(now),
+            Ok(time) => time.due(since),
             Err(error) => {
                 let status = TaskStatus::FailedWithTerminalError;
                 return self.add_failed(place, id, input, status, error.to_string());
@@ -88,6 +91,7 @@ impl Pass<'_, '_> {
         };
         let mut task = self.operator_task(place, id, TaskStatus::InProgress);
         task.timeouts = TaskTimeouts::of(&*self.task_def(place.node().task(), &task.def_name)?);
+        task.first_scheduled_at = since;
         task.wait_until(due, now);
         if due.is_some_and(|due| due <= now) {
             task.waiting = Waiting::Nothing;

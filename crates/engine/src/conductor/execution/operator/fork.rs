@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::conductor::definition::{ListId, Operator};
 use crate::conductor::execution::pass::{Pass, Place, Try};
-use crate::conductor::execution::record::mint_task_id;
 use crate::conductor::execution::state::{ExecutionTask, Waiting};
 use crate::conductor::execution::value::{kept_reason, object};
 use crate::conductor::limits::TASK_PAYLOAD_BYTES_MAX;
@@ -22,7 +21,7 @@ impl Pass<'_, '_> {
         let Some(join) = place.tree().join_of(place.node) else {
             return self.fail_without_task(NO_JOIN.to_owned());
         };
-        let id = mint_task_id(&mut self.draft);
+        let id = self.id_of_task(place);
         let input = match self.input_of(place, &id)? {
             Ok(input) => input,
             Err(reason) => return self.fail_without_task(reason),
@@ -43,13 +42,10 @@ impl Pass<'_, '_> {
 
     /// Adds a FORK that has ended. Its branches and its JOIN continue the flow.
     pub(super) fn add_fork(&mut self, task: ExecutionTask, input: Object) {
-        let looped_by = task.looped_by;
-        let seq = self.draft.add_task(task, input);
+        let seq = self.draft.add_task(task.clone(), input);
         self.draft.end_task(seq, TaskStatus::Completed, None, None);
         self.draft.file_task(seq);
-        if let Some(loop_seq) = looped_by {
-            self.draft.count_in_loop(loop_seq, -1);
-        }
+        self.draft.count_in_loop(&task, -1);
     }
 
     /// Adds a JOIN on these references. Returns its number, or `None` if it exists already.
@@ -57,7 +53,7 @@ impl Pass<'_, '_> {
         if self.draft.task_by_reference(&place.reference()).is_some() {
             return Ok(None);
         }
-        let id = mint_task_id(&mut self.draft);
+        let id = self.id_of_task(place);
         let waiting: BTreeSet<&String> = on
             .iter()
             .filter(|reference| !self.is_final(reference))
@@ -74,7 +70,7 @@ impl Pass<'_, '_> {
     }
 
     /// Returns whether the newest task of a reference has ended and was counted by the joins that existed then.
-    fn is_final(&self, reference: &str) -> bool {
+    pub(crate) fn is_final(&self, reference: &str) -> bool {
         self.draft.task_by_reference(reference).is_some_and(|task| {
             !task.is_open() && !task.retried && self.draft.unfiled_task(task.seq).is_none()
         })
@@ -110,7 +106,7 @@ impl Pass<'_, '_> {
     }
 
     /// Ends a JOIN: everything that it waits for has ended.
-    fn join(&mut self, seq: u64) -> Try<()> {
+    pub(crate) fn join(&mut self, seq: u64) -> Try<()> {
         let Some(join) = self.draft.task(seq).map(Arc::clone) else {
             return Ok(());
         };

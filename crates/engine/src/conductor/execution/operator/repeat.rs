@@ -13,7 +13,6 @@ use crate::conductor::execution::operator::loop_output::{
     NoOutput, body_tasks, is_counter, loop_output,
 };
 use crate::conductor::execution::pass::{Pass, Place, Try};
-use crate::conductor::execution::record::mint_task_id;
 use crate::conductor::execution::roots::RunRoots;
 use crate::conductor::execution::state::{ExecutionTask, Waiting};
 use crate::conductor::execution::value::object;
@@ -30,7 +29,7 @@ impl Pass<'_, '_> {
                 place.node().reference()
             ));
         }
-        let id = mint_task_id(&mut self.draft);
+        let id = self.id_of_task(place);
         let terminal = TaskStatus::FailedWithTerminalError;
         let input = match self.input_of(place, &id)? {
             Ok(input) => input,
@@ -172,7 +171,11 @@ impl Pass<'_, '_> {
     }
 
     /// Returns an element of the list that a loop goes through, which is `None` after its end. A loop by condition only has no list.
-    fn item_of(&self, place: &Place, index: usize) -> Try<Result<Option<Option<Value>>, String>> {
+    pub(crate) fn item_of(
+        &self,
+        place: &Place,
+        index: usize,
+    ) -> Try<Result<Option<Option<Value>>, String>> {
         let Operator::DoWhile(Loop {
             items: Some(items), ..
         }) = place.node().operator()

@@ -10,7 +10,6 @@ use crate::conductor::Budget;
 use crate::conductor::definition::schemas::enforces_schemas;
 use crate::conductor::definition::{Operator, kind};
 use crate::conductor::execution::pass::{Pass, Place, Try};
-use crate::conductor::execution::record::mint_task_id;
 use crate::conductor::execution::roots::RunRoots;
 use crate::conductor::execution::state::{
     ExecutionTask, ForkedNode, Stored, TaskTimeouts, Waiting,
@@ -27,9 +26,15 @@ pub(crate) const TASKS_PER_RUN_MAX: u64 = 50_000;
 impl Pass<'_, '_> {
     /// Schedules a node, unless it has a task in this iteration already.
     pub(crate) fn schedule(&mut self, place: &Place) -> Try<()> {
-        if let Some(task) = self.draft.task_by_reference(&place.reference()) {
+        let known = self.draft.task_by_reference(&place.reference());
+        if let Some(task) = known.filter(|_| self.again_at(place).is_none()) {
             let same_node = task.node_reference() == place.node().reference();
             if same_node && task.looped_by == place.looped_by {
+                let seq = task.seq;
+                if task.is_skipped() && self.draft.unfiled_task(seq).is_some() {
+                    // The flow has reached a task that is passed over.
+                    self.todo.push_back(seq);
+                }
                 return Ok(());
             }
             // A node `t__2` and the second iteration of a node `t` have the same reference.
@@ -40,7 +45,7 @@ impl Pass<'_, '_> {
                 place.node().reference()
             ));
         }
-        if self.draft.execution().last_seq >= TASKS_PER_RUN_MAX {
+        if self.draft.execution().task_count() >= TASKS_PER_RUN_MAX {
             return self.fail_without_task(format!(
                 "The workflow has more than {TASKS_PER_RUN_MAX} tasks (limit: tasks per workflow)"
             ));
@@ -61,7 +66,7 @@ impl Pass<'_, '_> {
                 .collect();
             return self.add_join(place, &on).map(drop);
         }
-        let id = mint_task_id(&mut self.draft);
+        let id = self.id_of_task(place);
         let input = match self.input_of(place, &id)? {
             Ok(input) => input,
             Err(reason) => return self.add_unresolved(place, id, reason),
@@ -108,7 +113,10 @@ impl Pass<'_, '_> {
                 if let Some(extra) = &place.extra {
                     input.extend(Object::clone(extra));
                 }
-                Ok(Ok(input))
+                Ok(Ok(match self.again_at(place) {
+                    Some(again) => again.input(input),
+                    None => input,
+                }))
             }
             Err(Unresolved::Unloaded(values)) => Err(roots.lookups(values)),
             Err(Unresolved::Limit(limit)) => Ok(Err(limit.to_string())),
@@ -125,6 +133,7 @@ impl Pass<'_, '_> {
         let node = place.node();
         let named = place.named.map(|(name, _)| *name);
         let now = self.draft.now;
+        let again = self.again_at(place);
         ExecutionTask {
             id,
             seq: 0,
@@ -138,9 +147,9 @@ impl Pass<'_, '_> {
             looped_by: place.looped_by,
             joined_by: None,
             forked: place.forked().map(ForkedNode),
-            retry_count: 0,
+            retry_count: again.map_or(0, |again| again.retry_count),
             poll_count: 0,
-            retried_task_id: None,
+            retried_task_id: again.and_then(|again| again.retried_task_id.clone()),
             retried: false,
             scheduled_at: now,
             first_scheduled_at: now,
@@ -153,6 +162,7 @@ impl Pass<'_, '_> {
             worker_id: None,
             reason: None,
             sub_workflow_id: None,
+            child_life: 0,
             timeouts: TaskTimeouts::default(),
             start_limits: None,
             has_schemas: false,
@@ -217,7 +227,7 @@ impl Pass<'_, '_> {
             workflow_input(input, &definition.input_template)
         };
         note_async_complete(place, &mut input);
-        let delay = u64::try_from(node.start_delay).unwrap_or(0);
+        let delay = self.start_delay(place);
         let visible_at = self.draft.now.plus_seconds(delay);
         let mut task = self.operator_task(place, id, TaskStatus::Scheduled);
         task.domain = self.domain_of(place, &task_type);

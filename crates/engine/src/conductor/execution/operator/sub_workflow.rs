@@ -37,7 +37,7 @@ impl Pass<'_, '_> {
             }
         };
         let node = place.node().task();
-        let delay = u64::try_from(node.start_delay).unwrap_or(0);
+        let delay = self.start_delay(place);
         let mut task = self.operator_task(place, id, TaskStatus::Scheduled);
         task.timeouts = TaskTimeouts {
             response: 0,
@@ -260,6 +260,7 @@ impl Draft<'_> {
                 policy: ParentClosePolicy::Terminate,
                 reason: format!("Parent workflow has been terminated with reason: {reason}"),
                 recorded: false,
+                life: Some(task.child_life),
             });
         }
     }

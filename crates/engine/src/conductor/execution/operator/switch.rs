@@ -4,7 +4,7 @@ use longhaul_protocol::conductor::{Object, TaskStatus};
 use longhaul_protocol::id::TaskId;
 use serde_json::{Value, json};
 
-use crate::conductor::definition::{ListId, Operator, Switch};
+use crate::conductor::definition::{ListId, NodeId, Operator, Switch};
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::state::ExecutionTask;
 use crate::conductor::execution::value::object;
@@ -83,14 +83,14 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Returns whether a task is a SWITCH or DECISION that took a branch.
-    pub(crate) fn took_branch(&self, task: &ExecutionTask, place: &Place) -> Try<bool> {
+    /// Returns the first node of the branch that a SWITCH or DECISION took. `None` if it took none, and for other tasks.
+    pub(crate) fn branch_taken(&self, task: &ExecutionTask, place: &Place) -> Try<Option<NodeId>> {
         let is_branching = matches!(
             place.node().operator(),
             Operator::Switch(_) | Operator::Decision { .. }
         );
         if !is_branching || task.status != TaskStatus::Completed {
-            return Ok(false);
+            return Ok(None);
         }
         let output = self.load(&task.output)?;
         let case = output
@@ -99,7 +99,7 @@ impl Pass<'_, '_> {
             .and_then(Value::as_str)
             .unwrap_or_default();
         let branch = branch_of(place, case);
-        Ok(branch.is_some_and(|branch| !place.tree().list(branch).is_empty()))
+        Ok(branch.and_then(|branch| place.tree().list(branch).first().copied()))
     }
 
     /// Evaluates the expression of a SWITCH or an INLINE task.

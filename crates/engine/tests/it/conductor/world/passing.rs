@@ -38,6 +38,7 @@ impl World {
         let Some(delivery) = deliveries(&self.runs[sender]).into_iter().next() else {
             return;
         };
+        self.letters.push(delivery.order.clone());
         match delivery.order {
             Order::ReportExecution {
                 parent_run_id,
@@ -49,13 +50,23 @@ impl World {
                 self.act(&parent_run_id, &*report).unwrap();
                 assert_eq!(before, self.runs[&parent_run_id].version);
             }
+            Order::ReopenForChild {
+                parent_run_id,
+                reopen,
+            } => {
+                self.act(&parent_run_id, &*reopen).unwrap();
+                let before = self.runs[&parent_run_id].version;
+                self.act(&parent_run_id, &*reopen).unwrap();
+                assert_eq!(before, self.runs[&parent_run_id].version);
+            }
             Order::Stop {
                 workflow_id,
                 how,
                 reason,
+                life,
             } => {
                 let receiver = RunId::from(workflow_id.as_str());
-                self.stop(&receiver, how, &reason).ok();
+                self.stop(&receiver, how, &reason, life).ok();
             }
             Order::Publish(message) => self.published.push(*message),
             Order::Report { .. } | Order::RequestCancellation { .. } => {
@@ -68,11 +79,53 @@ impl World {
             .unwrap();
     }
 
-    fn stop(&mut self, run_id: &RunId, how: Stop, reason: &str) -> Result<(), Rejection> {
+    /// Delivers a message again that was delivered before. It changes nothing: its receiver knows it, or is in another life.
+    pub(crate) fn repeat_letter(&mut self, which: usize) {
+        if self.letters.is_empty() {
+            return;
+        }
+        let ends = |world: &Self| -> Vec<_> {
+            let runs = world.runs.values();
+            runs.map(|run| (run.core.closed.clone(), world.trace(run.run_id())))
+                .collect()
+        };
+        let before = ends(self);
+        match self.letters[which % self.letters.len()].clone() {
+            Order::ReportExecution {
+                parent_run_id,
+                report,
+            } => self.act(&parent_run_id, &*report).unwrap(),
+            Order::ReopenForChild {
+                parent_run_id,
+                reopen,
+            } => self.act(&parent_run_id, &*reopen).unwrap(),
+            Order::Stop {
+                workflow_id,
+                how,
+                reason,
+                life,
+            } => {
+                let receiver = RunId::from(workflow_id.as_str());
+                self.stop(&receiver, how, &reason, life).unwrap_err();
+            }
+            // The handlers of events are not in this world.
+            Order::Publish(_) | Order::Report { .. } | Order::RequestCancellation { .. } => {}
+        }
+        assert_eq!(ends(self), before, "a late message changes nothing");
+    }
+
+    fn stop(
+        &mut self,
+        run_id: &RunId,
+        how: Stop,
+        reason: &str,
+        life: Option<u32>,
+    ) -> Result<(), Rejection> {
         let command = StopRun {
             request: Request::default(),
             how,
             reason: Some(reason.to_owned()),
+            life,
         };
         self.act(run_id, &command).map(drop)
     }

@@ -1,5 +1,7 @@
 //! How runs end, what they return, and what stops or holds them.
 
+mod reopening;
+
 use longhaul_engine::Rejection;
 use longhaul_engine::command::{PauseExecution, ResumeExecution};
 use longhaul_engine::conductor::execution::command::start::{KeyUse, use_key};

@@ -1,5 +1,7 @@
 //! The end of a definition run: its status, output and reason, its open tasks, its children, its parent, and the failure workflow.
 
+pub(crate) mod reopen;
+
 use std::sync::Arc;
 
 use longhaul_protocol::conductor::{Object, TaskStatus, WorkflowStatus};
@@ -368,10 +370,12 @@ impl Draft<'_> {
         execution.failed_references = listed;
         execution.failed_names = failed_names;
         if self.spec.parent.is_some() {
+            let life = self.execution().life;
             self.outbox().enqueue(OutboxBody::ExecutionEnded {
                 status,
                 reason,
                 output,
+                life,
             });
         }
     }

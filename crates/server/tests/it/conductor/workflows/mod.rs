@@ -1,5 +1,7 @@
 //! Definition runs: start, execute, read, pause, resume, terminate.
 
+mod reopening;
+
 use serde_json::{Value, json};
 
 use super::support::{ask, call, poll, send, start_hello, tell, update_of, with_hello};
