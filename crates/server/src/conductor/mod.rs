@@ -4,18 +4,14 @@
 mod answer;
 mod call;
 mod events;
-mod execute;
 mod logs;
 mod metadata;
 mod queues;
-mod reopening;
 mod schemas;
 mod search;
-mod signals;
 mod system;
 mod tags;
 mod tasks;
-mod test_run;
 mod token;
 mod workflows;
 
@@ -31,6 +27,7 @@ use crate::gate::Refusal;
 use crate::routes::{self, Endpoint, Routes, routing_functions};
 use answer::Answer;
 use call::Call;
+use workflows::{execute, reopening, signals, test_run};
 
 /// Who may poll, report, log and register task definitions and schemas.
 const WORKERS: &[Role] = &[Role::Worker, Role::Operator, Role::Admin];

@@ -1,5 +1,10 @@
 //! Definition runs: start, read, terminate, pause, resume.
 
+pub(super) mod execute;
+pub(super) mod reopening;
+pub(super) mod signals;
+pub(super) mod test_run;
+
 use longhaul_host::api::{CORRELATION_ID_CHARS_MAX, NAME_CHARS_MAX, WORKFLOW_PAYLOAD_BYTES_MAX};
 use longhaul_host::{AfterTermination, ConductorRefusal, Error, StartExecution};
 use longhaul_protocol::conductor::{StartWorkflowRequest, WorkflowStatusView};

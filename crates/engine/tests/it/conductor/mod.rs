@@ -11,7 +11,6 @@ mod loops;
 mod random;
 mod reports;
 mod schemas;
-mod signals;
 mod sub_workflows;
 mod timeouts;
 mod traces;

@@ -1,6 +1,7 @@
 //! Polls and reports on tasks.
 
 mod served;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

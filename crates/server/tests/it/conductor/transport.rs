@@ -23,7 +23,6 @@ async fn unknown_routes_and_methods_are_refused_in_the_envelope_of_the_plane() {
         "/workflow/a/b/c/d",
         "/tasks/a/b/c/d/e/f",
         "/token/userInfo",
-        "/event",
         "/scheduler/schedules",
         "/secrets",
         "/applications/x",
@@ -59,7 +58,6 @@ async fn routes_of_other_servers_are_not_taken_for_names() {
         {"name": "greet", "taskReferenceName": "greet", "type": "SIMPLE"}]});
     tell(&server, "POST", "/metadata/workflow", &named).await;
     for (method, path) in [
-        ("POST", "/workflow/test"),
         ("PUT", "/workflow/bulk/pause"),
         ("GET", "/workflow/search-by-tasks"),
         ("GET", "/workflow/externalstoragelocation"),
@@ -67,11 +65,6 @@ async fn routes_of_other_servers_are_not_taken_for_names() {
         ("GET", "/tasks/search-v2"),
         ("GET", "/tasks/externalstoragelocation"),
         ("POST", "/tasks/queue/requeue/greet"),
-        ("POST", "/tasks/x/COMPLETED/signal"),
-        ("POST", "/tasks/x/COMPLETED/signal/sync"),
-        ("GET", "/metadata/workflow/hello/tags"),
-        ("DELETE", "/metadata/workflow/hello/tags"),
-        ("PUT", "/metadata/workflow/hello/rate-limit"),
         ("GET", "/agent/x"),
     ] {
         let refusal = tell(&server, method, path, &json!({}))

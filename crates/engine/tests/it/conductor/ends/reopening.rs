@@ -612,7 +612,7 @@ fn state_changes_together() {
     assert_eq!(world.record(&run, "b")["inputData"], json!({"v": 5}));
     let large = "x".repeat(300_000);
     let refused = world.update_state(&run, json!({"large": large}), None);
-    assert!(matches!(refused, Err(Rejection::LimitExceeded(_))));
+    assert!(matches!(refused, Err(Rejection::ValueTooLarge { .. })));
     world.complete(&run, "b", json!({}));
     assert!(matches!(
         world.update_state(&run, json!({}), None),

@@ -1,6 +1,8 @@
 //! Definition runs: start, execute, read, pause, resume, terminate.
 
 mod reopening;
+mod signals;
+mod test_runs;
 
 use serde_json::{Value, json};
 

@@ -3,12 +3,12 @@
 use longhaul_host::{DefinitionUsed, Rerun, RetriedRun};
 use longhaul_protocol::conductor::{RerunWorkflowRequest, SkipTaskRequest};
 
-use super::answer::Answer;
-use super::call::{Call, refused};
-use super::workflows::correlation_id;
+use super::correlation_id;
+use crate::conductor::answer::Answer;
+use crate::conductor::call::{Call, refused};
 use crate::gate::Refusal;
 
-pub(super) async fn restart(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn restart(call: Call) -> Result<Answer, Refusal> {
     let with = match call.flag("useLatestDefinitions")? {
         Some(true) => DefinitionUsed::Latest,
         Some(false) | None => DefinitionUsed::Own,
@@ -19,7 +19,7 @@ pub(super) async fn restart(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::Nothing)
 }
 
-pub(super) async fn retry(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn retry(call: Call) -> Result<Answer, Refusal> {
     let which = match call.flag("resumeSubworkflowTasks")? {
         Some(true) => RetriedRun::DeepestFailed,
         Some(false) | None => RetriedRun::Itself,
@@ -30,7 +30,7 @@ pub(super) async fn retry(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::Nothing)
 }
 
-pub(super) async fn rerun(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn rerun(call: Call) -> Result<Answer, Refusal> {
     let request: RerunWorkflowRequest = call.body_or_default()?;
     let rerun = Rerun {
         task_id: request.re_run_from_task_id.filter(|id| !id.is_empty()),
@@ -44,7 +44,7 @@ pub(super) async fn rerun(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::Text(id.to_owned()))
 }
 
-pub(super) async fn skip_task(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn skip_task(call: Call) -> Result<Answer, Refusal> {
     let request: SkipTaskRequest = call.body_or_default()?;
     let (id, reference) = (call.segment("a"), call.segment("b"));
     let values = (request.task_input, request.task_output);
@@ -54,14 +54,14 @@ pub(super) async fn skip_task(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::Void)
 }
 
-pub(super) async fn reset_callbacks(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn reset_callbacks(call: Call) -> Result<Answer, Refusal> {
     let executions = call.host().executions();
     let reset = executions.reset_callbacks(&call.namespace, call.segment("a"));
     reset.await.map_err(refused)?;
     Ok(Answer::Nothing)
 }
 
-pub(super) async fn decide(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn decide(call: Call) -> Result<Answer, Refusal> {
     let executions = call.host().executions();
     let decided = executions.decide_now(&call.namespace, call.segment("a"));
     decided.await.map_err(refused)?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{ask, poll, start_hello, tell, update_of, with_hello};
+use crate::conductor::support::{ask, poll, start_hello, tell, update_of, with_hello};
 use crate::support::Server;
 
 fn wait(reference: &str) -> Value {

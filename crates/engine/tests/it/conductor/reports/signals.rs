@@ -6,7 +6,7 @@ use longhaul_engine::conductor::execution::command::update::{Output, Report, Tas
 use longhaul_protocol::conductor::ResultStatus;
 use serde_json::{Value, json};
 
-use super::world::{World, members, report, simple};
+use crate::conductor::world::{World, members, report, simple};
 
 fn wait(reference: &str) -> Value {
     json!({"name": reference, "taskReferenceName": reference, "type": "WAIT"})

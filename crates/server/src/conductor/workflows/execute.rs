@@ -8,18 +8,18 @@ use longhaul_protocol::conductor::{
 };
 use serde_json::json;
 
-use super::answer::Answer;
-use super::call::{Call, bad_request, refused};
-use super::workflows::{check_size, read_start};
+use super::{check_size, read_start};
+use crate::conductor::answer::Answer;
+use crate::conductor::call::{Call, bad_request, refused};
 use crate::gate::Refusal;
 
 /// The wait of a request that names none, in seconds.
 const WAIT_SECONDS_DEFAULT: i64 = 10;
 
 /// The longest wait.
-pub(super) const WAIT_SECONDS_MAX: i64 = 120;
+pub(in crate::conductor) const WAIT_SECONDS_MAX: i64 = 120;
 
-pub(super) async fn execute(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn execute(call: Call) -> Result<Answer, Refusal> {
     let mut request: StartWorkflowRequest = call.body()?;
     call.segment("a").clone_into(&mut request.name);
     let version: i32 = call
@@ -54,7 +54,7 @@ pub(super) async fn execute(call: Call) -> Result<Answer, Refusal> {
 }
 
 /// Reads what the answer shows.
-pub(super) fn read_strategy(call: &Call) -> Result<ReturnStrategy, Refusal> {
+pub(in crate::conductor) fn read_strategy(call: &Call) -> Result<ReturnStrategy, Refusal> {
     match call.text("returnStrategy") {
         None => Ok(ReturnStrategy::TargetWorkflow),
         Some(word) => word
@@ -64,7 +64,7 @@ pub(super) fn read_strategy(call: &Call) -> Result<ReturnStrategy, Refusal> {
 }
 
 /// Reads what ends the wait.
-pub(super) fn read_wait(call: &Call) -> Result<WaitUntil, Refusal> {
+pub(in crate::conductor) fn read_wait(call: &Call) -> Result<WaitUntil, Refusal> {
     let seconds = call.number("waitForSeconds")?;
     let seconds = seconds
         .filter(|seconds| *seconds > 0)
@@ -77,7 +77,11 @@ pub(super) fn read_wait(call: &Call) -> Result<WaitUntil, Refusal> {
     })
 }
 
-pub(super) fn render(waited: &Waited, strategy: ReturnStrategy, request_id: String) -> Answer {
+pub(in crate::conductor) fn render(
+    waited: &Waited,
+    strategy: ReturnStrategy,
+    request_id: String,
+) -> Answer {
     let target = waited.target.workflow(false);
     let shown = Shown {
         strategy,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{ask, tell, with_hello};
+use crate::conductor::support::{ask, tell, with_hello};
 use crate::support::Server;
 
 fn trace(run: &Value) -> Vec<(String, String)> {

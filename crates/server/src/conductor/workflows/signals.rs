@@ -7,10 +7,10 @@ use longhaul_host::{Signal, StateUpdate, WaitUntil};
 use longhaul_protocol::Reason;
 use longhaul_protocol::conductor::{ReturnStrategy, WorkflowStateUpdate};
 
-use super::answer::Answer;
-use super::call::{Call, bad_request, refused};
 use super::execute::{WAIT_SECONDS_MAX, read_strategy, read_wait, render};
-use super::tasks::read_status_report;
+use crate::conductor::answer::Answer;
+use crate::conductor::call::{Call, bad_request, refused};
+use crate::conductor::tasks::read_status_report;
 use crate::gate::Refusal;
 
 /// The wait of a signal that names none, in milliseconds.
@@ -25,7 +25,7 @@ fn read_signal(call: &Call) -> Result<Signal, Refusal> {
 }
 
 /// A signal that nothing waits for changes nothing.
-pub(super) async fn signal(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn signal(call: Call) -> Result<Answer, Refusal> {
     let signal = read_signal(&call)?;
     let executions = call.host().executions();
     let signalled = executions.signal(&call.namespace, call.segment("a"), &signal);
@@ -33,7 +33,7 @@ pub(super) async fn signal(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::Void)
 }
 
-pub(super) async fn signal_and_wait(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn signal_and_wait(call: Call) -> Result<Answer, Refusal> {
     let signal = read_signal(&call)?;
     let strategy = read_strategy(&call)?;
     let wait = call.number("timeoutMillis")?;
@@ -55,14 +55,14 @@ pub(super) async fn signal_and_wait(call: Call) -> Result<Answer, Refusal> {
     wait_and_render(&call, &until, strategy).await
 }
 
-pub(super) async fn merge_variables(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn merge_variables(call: Call) -> Result<Answer, Refusal> {
     let variables = call.object()?;
     let executions = call.host().executions();
     let merged = executions.merge_variables(&call.namespace, call.segment("a"), variables);
     Ok(Answer::json(&merged.await.map_err(refused)?.workflow(true)))
 }
 
-pub(super) async fn update_state(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn update_state(call: Call) -> Result<Answer, Refusal> {
     let update: WorkflowStateUpdate = call.body()?;
     let until = read_wait(&call)?;
     let reference = update.task_reference_name.filter(|name| !name.is_empty());

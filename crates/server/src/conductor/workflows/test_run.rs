@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use longhaul_host::Mocks;
 use longhaul_protocol::conductor::{StartWorkflowRequest, TaskMock, WorkflowTestRequest};
 
-use super::answer::Answer;
-use super::call::{Call, refused};
-use super::workflows::{check_size, read_start};
+use super::{check_size, read_start};
+use crate::conductor::answer::Answer;
+use crate::conductor::call::{Call, refused};
 use crate::gate::Refusal;
 
-pub(super) async fn test(call: Call) -> Result<Answer, Refusal> {
+pub(in crate::conductor) async fn test(call: Call) -> Result<Answer, Refusal> {
     let request: WorkflowTestRequest = call.body()?;
     let start = read_start(StartWorkflowRequest {
         name: request.name,
