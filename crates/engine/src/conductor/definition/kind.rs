@@ -54,6 +54,7 @@ pub fn is_queued(task_type_shown: &str) -> bool {
             | "YIELD"
             | "NOOP"
             | "INLINE"
+            | "JSON_JQ_TRANSFORM"
     )
 }
 

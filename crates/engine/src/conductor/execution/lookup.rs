@@ -29,6 +29,8 @@ pub enum Lookup {
     Value(ValueRef),
     /// The result of a script.
     Script(Script),
+    /// The results of a jq program.
+    Jq(Script),
     /// How a value differs from a schema.
     Comparison(Comparison),
     /// The registered definition of a task, with the schemas that it enforces.
@@ -39,11 +41,11 @@ pub enum Lookup {
     Inline(Arc<str>),
 }
 
-/// A script with its input, both as text: the same text has the same result within one decision.
+/// A script or a jq program with its input, both as text: the same text has the same result within one decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Script {
     pub source: Arc<str>,
-    /// A JSON object, bound to `$`.
+    /// A JSON object, which a script sees as `$`.
     pub input: Arc<str>,
 }
 
@@ -77,4 +79,17 @@ pub struct LookupResults {
     pub inline: BTreeMap<Arc<str>, Result<Arc<Snapshot>, String>>,
     /// Queues `domain:type` that a worker polled a moment ago.
     pub polled: Vec<String>,
+    /// The results of jq programs.
+    pub jq: BTreeMap<Script, Result<Vec<Value>, ScriptFailure>>,
+    /// What a decision may use without asking.
+    pub environment: EnvironmentValues,
+}
+
+/// Values that expressions may use, from the environment of the server.
+#[derive(Clone, Debug, Default)]
+pub struct EnvironmentValues {
+    /// `${workflow.env.NAME}`
+    pub of_workflows: Arc<BTreeMap<String, String>>,
+    /// `${NAME}`
+    pub named: Arc<BTreeMap<String, String>>,
 }

@@ -205,6 +205,7 @@ pub(crate) fn is_begun_by_pass(operator: &Operator) -> bool {
         operator,
         Operator::SubWorkflow(_)
             | Operator::Inline
+            | Operator::JsonJqTransform
             | Operator::Terminate
             | Operator::Wait
             | Operator::Human

@@ -16,7 +16,9 @@ use longhaul_engine::conductor::definition::{
 use longhaul_engine::conductor::execution::command::control::has_work;
 use longhaul_engine::conductor::execution::command::start::{NewExecution, start};
 use longhaul_engine::conductor::execution::command::update::{Output, Report, TaskTarget, Updated};
-use longhaul_engine::conductor::execution::lookup::{Lookup, LookupResults, ScriptFailure, Step};
+use longhaul_engine::conductor::execution::lookup::{
+    EnvironmentValues, Lookup, LookupResults, ScriptFailure, Step,
+};
 use longhaul_engine::conductor::expression::{EventMember, ValueRef};
 use longhaul_engine::run::family::outbox::has_messages;
 use longhaul_engine::run::state::Run;
@@ -51,6 +53,7 @@ pub(crate) struct World {
     pub(crate) logs: BTreeMap<(RunId, u64, u64), LogLine>,
     /// Queues `domain:type` that workers polled.
     pub(crate) polled: Vec<String>,
+    pub(crate) environment: EnvironmentValues,
     /// Invariants are checked after every decision if this is 1, and after each n-th otherwise.
     pub(crate) check_every: u64,
     pub(crate) decisions: u64,
@@ -88,6 +91,7 @@ impl World {
             rows: BTreeMap::new(),
             logs: BTreeMap::new(),
             polled: Vec::new(),
+            environment: EnvironmentValues::default(),
             check_every: 1,
             decisions: 0,
             repeats: 0,
@@ -239,6 +243,7 @@ impl World {
         };
         let mut found = LookupResults {
             polled: self.polled.clone(),
+            environment: self.environment.clone(),
             ..LookupResults::default()
         };
         let decision = loop {
@@ -283,6 +288,19 @@ impl World {
                 let run = run.unwrap_or_else(|| panic!("a script is missing: {}", script.source));
                 let result = run(&serde_json::from_str(&script.input).unwrap());
                 found.scripts.insert(script, result).is_none()
+            }
+            Lookup::Jq(program) => {
+                // A stand-in: the program names the member that it returns.
+                let input: Value = serde_json::from_str(&program.input).unwrap();
+                let results = match program.source.strip_prefix('.') {
+                    Some(member) => Ok(vec![input[member].clone(), json!("second")]),
+                    None if &*program.source == "empty" => Ok(Vec::new()),
+                    None => Err(ScriptFailure {
+                        message: "Cannot index number".to_owned(),
+                        is_retriable: false,
+                    }),
+                };
+                found.jq.insert(program, results).is_none()
             }
             Lookup::Comparison(comparison) => {
                 let result = super::schemas::compare(&comparison);

@@ -1,4 +1,4 @@
-//! Operators that need no worker and no other run: TERMINATE, SET_VARIABLE, WAIT, INLINE. Also the beginning of tasks that were
+//! Operators that need no worker and no other run: TERMINATE, SET_VARIABLE, WAIT, INLINE, JSON_JQ_TRANSFORM. Also the beginning of tasks that were
 //! put off.
 
 use longhaul_protocol::Timestamp;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::switch::Evaluated;
 use crate::conductor::definition::Operator;
+use crate::conductor::execution::command::update::too_large;
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::retry::is_begun_by_pass;
 use crate::conductor::execution::state::{ExecutionTask, TaskTimeouts, Waiting};
@@ -33,8 +34,8 @@ impl Pass<'_, '_> {
             self.add_set_variable(place, id, input)
         } else if let Operator::Wait = operator {
             self.add_wait(place, id, input)
-        } else if let Operator::Inline = operator {
-            self.add_inline(place, id, input)
+        } else if let Operator::Inline | Operator::JsonJqTransform = operator {
+            self.add_evaluated(place, id, input)
         } else if let Operator::Noop = operator {
             let task = self.operator_task(place, id, TaskStatus::InProgress);
             self.add_ended(task, Object::new(), TaskStatus::Completed, None, None);
@@ -96,9 +97,9 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    /// Adds an INLINE task. Its script is evaluated when the pass comes to it, so that many branches do not need all their scripts
-    /// in one decision.
-    fn add_inline(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+    /// Adds a task that is a script or a jq program. It is evaluated when the pass comes to it, so that many branches do not need all
+    /// their scripts in one decision.
+    fn add_evaluated(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
         let task = self.operator_task(place, id, TaskStatus::InProgress);
         let seq = self.draft.add_task(task, input);
         self.todo.push_back(seq);
@@ -137,6 +138,36 @@ impl Pass<'_, '_> {
         })
     }
 
+    /// Returns how a JSON_JQ_TRANSFORM ends: with the results of its program, which sees the whole input.
+    fn end_of_jq(&mut self, input: &Object) -> Try<End> {
+        let program = input.get("queryExpression").and_then(Value::as_str);
+        let results = match program.filter(|program| !program.trim().is_empty()) {
+            Some(program) => self.jq(program, input)?.map_err(|failure| failure.message),
+            None => Err("Missing 'queryExpression' in JSON_JQ_TRANSFORM task.".to_owned()),
+        };
+        Ok(match results {
+            Ok(results) => {
+                let first = results.first().unwrap_or(&Value::Null);
+                let output = object(json!({"result": first, "resultList": results}));
+                match too_large(&output) {
+                    None => (TaskStatus::Completed, None, Some(output)),
+                    Some(reason) => {
+                        let output = object(json!({"error": reason}));
+                        (
+                            TaskStatus::FailedWithTerminalError,
+                            Some(reason),
+                            Some(output),
+                        )
+                    }
+                }
+            }
+            Err(reason) => {
+                let output = object(json!({"error": reason}));
+                (TaskStatus::Failed, Some(reason), Some(output))
+            }
+        })
+    }
+
     /// Begins an open task that the pass has come to, or whose delay is over.
     pub(crate) fn begin(&mut self, task: &ExecutionTask, place: &Place) -> Try<()> {
         let operator = place.operator();
@@ -149,6 +180,8 @@ impl Pass<'_, '_> {
         let input = self.load_object(&task.input)?;
         let end = if let Operator::Inline = operator {
             Some(self.end_of_inline(&input)?)
+        } else if let Operator::JsonJqTransform = operator {
+            Some(self.end_of_jq(&input)?)
         } else if let Operator::Terminate = operator {
             Some(end_of_terminate(&input))
         } else if let Operator::Wait = operator {

@@ -72,13 +72,13 @@ impl Pass<'_, '_> {
             | Operator::Human
             | Operator::Yield
             | Operator::Noop
-            | Operator::Inline => self.add_direct(place, id, input),
+            | Operator::Inline
+            | Operator::JsonJqTransform => self.add_direct(place, id, input),
             Operator::Simple
             | Operator::UserDefined
             | Operator::ExclusiveJoin { .. }
             | Operator::StartWorkflow
             | Operator::Lambda
-            | Operator::JsonJqTransform
             | Operator::Http
             | Operator::Event { .. }
             | Operator::PullWorkflowMessages => {
