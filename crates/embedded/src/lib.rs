@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use longhaul_host::clock::{Clock, ManualClock, SystemClock};
 use longhaul_host::conductor::evaluate::Evaluator;
-use longhaul_host::{Config, Host, SystemTasks};
+use longhaul_host::{Config, Environment, Host, SystemTasks};
 use longhaul_protocol::Timestamp;
 use longhaul_sdk::Client;
 use longhaul_sdk::client;
@@ -184,6 +184,12 @@ impl Builder {
     /// Sets limits and leases.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Sets the values and secrets that Conductor definitions may use.
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.config.environment = environment;
         self
     }
 

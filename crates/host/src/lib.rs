@@ -76,6 +76,7 @@ pub use questions::table::QuestionLimits;
 pub use questions::validation::{ValidationRefusal, WorkflowWork};
 pub use questions::waiter::LeasedQuestion;
 pub use registry::compatibility::{BuildSupport, PinnedWorkers};
+pub use registry::environment::Environment;
 pub use registry::namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, WorkerFilter, WorkerList, WorkerView};
@@ -133,6 +134,8 @@ pub struct Config {
     pub evaluator: Evaluator,
     /// Tasks that the server runs itself.
     pub system_tasks: SystemTasks,
+    /// Values and secrets that definitions may use.
+    pub environment: Environment,
     /// What operators call this server.
     pub server_name: Option<String>,
 }
@@ -153,6 +156,7 @@ impl Default for Config {
             fleet_validation: FleetValidation::default(),
             evaluator: Evaluator::default(),
             system_tasks: SystemTasks::default(),
+            environment: Environment::default(),
             server_name: None,
         }
     }
@@ -224,7 +228,11 @@ impl Host {
             config.limits.clone(),
             Arc::clone(&wakes),
             config.run_cache_bytes,
-            Finder::new(Arc::clone(&store), config.evaluator.clone()),
+            Finder::new(
+                Arc::clone(&store),
+                config.evaluator.clone(),
+                config.environment.clone(),
+            ),
         ));
         let queries = questions::query::QueryQueues::new(Arc::clone(&clock), config.poll_caps);
         let inner = Inner {

@@ -17,6 +17,7 @@ mod conductor_keys;
 mod connections;
 #[cfg(test)]
 mod deployment;
+mod environment;
 mod http_tasks;
 mod limits;
 mod scripts;
@@ -174,6 +175,9 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     http_tasks: http_tasks::HttpTaskArgs,
 
+    #[command(flatten)]
+    environment: environment::EnvironmentArgs,
+
     /// Memory for copies of runs [default: 128]
     #[arg(long, env = "LONGHAUL_RUN_CACHE_MIB", value_name = "MIB")]
     run_cache_mib: Option<u64>,
@@ -229,6 +233,9 @@ struct File {
     script_processes: Option<u64>,
     http_tasks: Option<http_tasks::Switch>,
     http_tasks_deny_private: Option<bool>,
+    conductor_env_prefix: Option<String>,
+    conductor_secret_prefix: Option<String>,
+    conductor_env_allow: Option<Vec<String>>,
     run_cache_mib: Option<u64>,
     worker_forget_seconds: Option<u64>,
     log: Option<String>,
@@ -253,6 +260,7 @@ pub(crate) struct Settings {
     pub(crate) connections: longhaul_server::connections::Limits,
     pub(crate) scripts: longhaul_system::Limits,
     pub(crate) http_tasks: HttpTasks,
+    pub(crate) environment: longhaul_host::Environment,
     pub(crate) run_cache_mib: Option<u64>,
     pub(crate) worker_forget_seconds: Option<u64>,
     pub(crate) log: String,
@@ -283,6 +291,10 @@ impl ServeArgs {
         let connections = self.connections.settle(&file)?;
         let scripts = self.scripts.settle(&file)?;
         let http_tasks = self.http_tasks.settle(&file);
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let environment = self.environment.settle(&file, variables);
         let allowed_hosts = match &self.allowed_host {
             given if given.is_empty() => file.allowed_host.unwrap_or_default(),
             given => given.clone(),
@@ -323,8 +335,8 @@ impl ServeArgs {
                 "--history-page-size must be from 1 to {HISTORY_PAGE_SIZE_MAX}, not {history_page_size}"
             );
         }
-        let environment = |name: &str| std::env::var(name).ok();
-        let limits = limits::Source::new(&environment, file.limits).read()?;
+        let variable = |name: &str| std::env::var(name).ok();
+        let limits = limits::Source::new(&variable, file.limits).read()?;
         Ok(Settings {
             limits,
             history_page_size,
@@ -336,6 +348,7 @@ impl ServeArgs {
             connections,
             scripts,
             http_tasks,
+            environment,
             listen,
             store,
             tokens,

@@ -70,6 +70,7 @@ pub(crate) async fn serve(
     config.questions = settings.questions.clone();
     config.evaluator = Evaluator(Arc::new(Scripts::new(settings.scripts.clone())));
     config.system_tasks = settings.http_tasks.system_tasks();
+    config.environment = settings.environment.clone();
     config.server_name = Some(settings.server_id.clone());
     let host = Host::start(store, config)
         .await

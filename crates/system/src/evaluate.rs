@@ -18,6 +18,15 @@ impl Evaluate for Scripts {
         .boxed()
     }
 
+    fn jq<'a>(&'a self, program: &'a Script) -> BoxFuture<'a, Result<Vec<Value>, ScriptFailure>> {
+        async move {
+            let input = raw(&program.input)?;
+            let results = self.evaluate_jq(&program.source, &input).await;
+            results.map_err(plain_failure)
+        }
+        .boxed()
+    }
+
     fn compare<'a>(
         &'a self,
         comparison: &'a Comparison,
@@ -26,13 +35,7 @@ impl Evaluate for Scripts {
             let schema = raw(&comparison.schema)?;
             let value = raw(&comparison.value)?;
             let compared = Self::compare(self, &schema, &value).await;
-            compared.map_err(|failure| match failure {
-                Failure::Script { message, .. } => ScriptFailure {
-                    message,
-                    is_retriable: false,
-                },
-                other => script_failure(other),
-            })
+            compared.map_err(plain_failure)
         }
         .boxed()
     }
@@ -52,6 +55,17 @@ fn raw(json: &str) -> Result<Box<RawValue>, ScriptFailure> {
         message: format!("the input is not JSON: {error}"),
         is_retriable: false,
     })
+}
+
+/// Returns a failure whose message is in the words of the interpreter.
+fn plain_failure(failure: Failure) -> ScriptFailure {
+    match failure {
+        Failure::Script { message, .. } => ScriptFailure {
+            message,
+            is_retriable: false,
+        },
+        other => script_failure(other),
+    }
 }
 
 fn script_failure(failure: Failure) -> ScriptFailure {

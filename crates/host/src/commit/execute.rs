@@ -734,7 +734,11 @@ mod tests {
         );
         let wakes = Arc::new(Wakes::new(Arc::default(), dispatch, 60, None));
         let store = Arc::new(Memory::new());
-        let finder = Finder::new(Arc::clone(&store) as Arc<dyn Store>, Evaluator::default());
+        let finder = Finder::new(
+            Arc::clone(&store) as Arc<dyn Store>,
+            Evaluator::default(),
+            crate::Environment::default(),
+        );
         Executor::new(store, clock, Limits::default(), wakes, 1 << 20, finder)
     }
 

@@ -497,8 +497,11 @@ impl Definitions<'_> {
     /// Checks workflow definitions, and the syntax of their scripts.
     pub async fn check(self, namespace: &Namespace, definitions: &[WorkflowDef]) -> Result<()> {
         let all = self.all(namespace).await?;
+        let named = &self.finder().environment.values().named;
+        let named: Vec<&str> = named.keys().map(String::as_str).collect();
         let rules = Rules {
             task_defs: Some(&all.tasks),
+            named_values: &named,
             ..Rules::default()
         };
         let mut violations = Vec::new();

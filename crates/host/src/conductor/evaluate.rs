@@ -13,6 +13,9 @@ pub trait Evaluate: Send + Sync + 'static {
     /// Returns the value of the script.
     fn evaluate<'a>(&'a self, script: &'a Script) -> BoxFuture<'a, Result<Value, ScriptFailure>>;
 
+    /// Returns all results of a jq program.
+    fn jq<'a>(&'a self, program: &'a Script) -> BoxFuture<'a, Result<Vec<Value>, ScriptFailure>>;
+
     /// Returns how a value differs from a JSON Schema; nothing if it matches.
     fn compare<'a>(
         &'a self,
@@ -44,6 +47,10 @@ struct NoScripts;
 
 impl Evaluate for NoScripts {
     fn evaluate<'a>(&'a self, _script: &'a Script) -> BoxFuture<'a, Result<Value, ScriptFailure>> {
+        Box::pin(std::future::ready(Err(no_evaluator())))
+    }
+
+    fn jq<'a>(&'a self, _program: &'a Script) -> BoxFuture<'a, Result<Vec<Value>, ScriptFailure>> {
         Box::pin(std::future::ready(Err(no_evaluator())))
     }
 

@@ -21,29 +21,36 @@ use super::evaluate::Evaluator;
 use super::poll_data::PollTable;
 use super::snapshots::Snapshots;
 use crate::error::{Error, Result};
+use crate::registry::environment::Environment;
 
 /// The parts of the host that know definitions, snapshots and scripts.
 pub(crate) struct Finder {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) evaluator: Evaluator,
+    pub(crate) environment: Environment,
     pub(crate) definitions: DefinitionTable,
     pub(crate) snapshots: Snapshots,
     pub(crate) polls: PollTable,
 }
 
 impl Finder {
-    pub(crate) fn new(store: Arc<dyn Store>, evaluator: Evaluator) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        evaluator: Evaluator,
+        environment: Environment,
+    ) -> Self {
         Self {
             store,
             evaluator,
+            environment,
             definitions: DefinitionTable::default(),
             snapshots: Snapshots::default(),
             polls: PollTable::default(),
         }
     }
 
-    /// Returns what a decision may use without asking: the snapshot of the run if it is in memory, and the queues with domains that
-    /// were polled a moment ago.
+    /// Returns what a decision may use without asking: the values of the environment, the snapshot of the run if it is in memory, and the
+    /// queues with domains that were polled a moment ago.
     pub(crate) fn begin(
         &self,
         namespace: &Namespace,
@@ -51,7 +58,10 @@ impl Finder {
         task_to_domain: Option<&BTreeMap<String, String>>,
         now: Timestamp,
     ) -> LookupResults {
-        let mut found = LookupResults::default();
+        let mut found = LookupResults {
+            environment: self.environment.values().clone(),
+            ..LookupResults::default()
+        };
         if let Some(hash) = snapshot
             && let Some(snapshot) = self.snapshots.look_up(hash)
         {
@@ -86,6 +96,10 @@ impl Finder {
                 Lookup::Script(script) => {
                     let result = self.evaluator.0.evaluate(&script).await;
                     found.scripts.insert(script, result);
+                }
+                Lookup::Jq(program) => {
+                    let results = self.evaluator.0.jq(&program).await;
+                    found.jq.insert(program, results);
                 }
                 Lookup::Comparison(comparison) => {
                     let result = self.evaluator.0.compare(&comparison).await;

@@ -85,7 +85,9 @@ impl ExecutionTasks<'_> {
                 let next = match updated.next {
                     Some(number) => {
                         self.count_leases(1);
-                        self.shown(run_id, &[number]).await?.into_iter().next()
+                        let mut tasks = self.shown(run_id, &[number]).await?;
+                        self.reveal(run_id, &mut tasks).await?;
+                        tasks.into_iter().next()
                     }
                     None => None,
                 };

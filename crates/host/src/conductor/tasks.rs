@@ -13,7 +13,7 @@ use longhaul_engine::conductor::execution::record::queue_name;
 use longhaul_engine::conductor::execution::view::{Source, part_for_tasks};
 use longhaul_engine::queue::{PollFilter, Withheld};
 use longhaul_engine::run::state::Program;
-use longhaul_protocol::conductor::Task;
+use longhaul_protocol::conductor::{Task, TaskDef};
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_store::QueueKey;
 use tokio::time::Instant;
@@ -272,7 +272,45 @@ impl ExecutionTasks<'_> {
         let executor = &self.host.inner.executor;
         let claimed = executor.execute(run_id, command).await?.unwrap_or_default();
         self.count_leases(claimed.len());
-        self.shown(run_id, &claimed).await
+        let mut tasks = self.shown(run_id, &claimed).await?;
+        // A server reveals the secrets of its own tasks itself, and removes them from what comes back.
+        if command.served_seconds.is_none() {
+            self.reveal(run_id, &mut tasks).await?;
+        }
+        Ok(tasks)
+    }
+
+    /// Puts the secrets into copies that workers get.
+    pub(super) async fn reveal(self, run_id: &RunId, tasks: &mut [Task]) -> Result<()> {
+        let executor = &self.host.inner.executor;
+        for task in tasks {
+            executor.finder.environment.reveal(&mut task.input_data);
+            let names = self.metadata_of(run_id, task).await?;
+            if !names.is_empty() {
+                task.runtime_metadata = Some(executor.finder.environment.metadata(&names));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the names of the secrets and values that the definition of a task lists. The record of a task of a dynamic node has no
+    /// definition; the registered one counts.
+    async fn metadata_of(self, run_id: &RunId, task: &Task) -> Result<Vec<String>> {
+        if let Some(definition) = &task.task_definition {
+            // Most definitions name none, and need not be read.
+            let names_some = definition.get().contains("\"runtimeMetadata\":[\"");
+            let read = |text: &str| serde_json::from_str::<TaskDef>(text).ok();
+            let definition = names_some.then(|| read(definition.get())).flatten();
+            return Ok(definition.map_or_else(Vec::new, |found| found.runtime_metadata));
+        }
+        let executor = &self.host.inner.executor;
+        let namespace = executor.read_part(run_id, |run| run.spec.namespace.clone());
+        let Some(namespace) = namespace.await? else {
+            return Ok(Vec::new());
+        };
+        let name = &task.task_def_name;
+        let found = executor.finder.task_def(&namespace, name).await?;
+        Ok(found.map_or_else(Vec::new, |found| found.runtime_metadata.clone()))
     }
 
     pub(super) fn count_leases(self, count: usize) {

@@ -19,4 +19,5 @@ mod names;
 mod output;
 mod serve;
 mod store;
+mod system_tasks;
 mod tls;

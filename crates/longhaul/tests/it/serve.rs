@@ -20,12 +20,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on loopback, unless `more` names another address.
     pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
+        Self::start_command(longhaul(), data, more)
+    }
+
+    /// As [`Self::start`], with the environment of a command.
+    pub(crate) fn start_command(mut command: Command, data: &Path, more: &[&str]) -> Self {
         let listen: &[&str] = if more.contains(&"--listen") {
             &[]
         } else {
             &["--listen", "127.0.0.1:0"]
         };
-        let mut child = longhaul()
+        let mut child = command
             .args(["serve", "--data"])
             .arg(data)
             .args(listen)

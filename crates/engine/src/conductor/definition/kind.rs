@@ -59,6 +59,7 @@ pub fn is_queued(task_type_shown: &str) -> bool {
             | "EXCLUSIVE_JOIN"
             | "EVENT"
             | "PULL_WORKFLOW_MESSAGES"
+            | "JSON_JQ_TRANSFORM"
     )
 }
 

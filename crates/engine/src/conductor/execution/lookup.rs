@@ -30,6 +30,8 @@ pub enum Lookup {
     Value(ValueRef),
     /// The result of a script.
     Script(Script),
+    /// The results of a jq program.
+    Jq(Script),
     /// How a value differs from a schema.
     Comparison(Comparison),
     /// The registered definition of a task, with the schemas that it enforces.
@@ -44,11 +46,11 @@ pub enum Lookup {
     Output(OutputKey),
 }
 
-/// A script with its input, both as text: the same text has the same result within one decision.
+/// A script or a jq program with its input, both as text: the same text has the same result within one decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Script {
     pub source: Arc<str>,
-    /// A JSON object, bound to `$`.
+    /// A JSON object, which a script sees as `$`.
     pub input: Arc<str>,
 }
 
@@ -110,4 +112,17 @@ pub struct LookupResults {
     pub key_owners: BTreeMap<KeyOfWorkflow, Option<KeyOwner>>,
     /// Queues `domain:type` that a worker polled a moment ago.
     pub polled: Vec<String>,
+    /// The results of jq programs.
+    pub jq: BTreeMap<Script, Result<Vec<Value>, ScriptFailure>>,
+    /// What a decision may use without asking.
+    pub environment: EnvironmentValues,
+}
+
+/// Values that expressions may use, from the environment of the server.
+#[derive(Clone, Debug, Default)]
+pub struct EnvironmentValues {
+    /// `${workflow.env.NAME}`
+    pub of_workflows: Arc<BTreeMap<String, String>>,
+    /// `${NAME}`
+    pub named: Arc<BTreeMap<String, String>>,
 }

@@ -26,7 +26,7 @@ use crate::run::draft::Draft;
 /// New tasks after which a pass leaves the rest to the next transaction. One fork is never split.
 const TASKS_PER_PASS: u64 = 500;
 
-/// Scripts of one pass, and comparisons with schemas. A decision begins again after each, so their number is small.
+/// Scripts and jq programs of one pass, and comparisons with schemas. A decision begins again after each, so their number is small.
 const SCRIPTS_PER_PASS: usize = 20;
 
 /// Sub-workflows that one pass starts. Each is a run of its own in the same transaction.
@@ -65,11 +65,12 @@ pub(crate) struct Place {
 }
 
 /// The operators that the input of a DYNAMIC node can name. The server runs them, or makes the call.
-static NAMED_OPERATORS: [(&str, Operator); 11] = [
+static NAMED_OPERATORS: [(&str, Operator); 12] = [
     ("HTTP", Operator::Http),
     ("HUMAN", Operator::Human),
     ("INLINE", Operator::Inline),
     ("LAMBDA", Operator::Lambda),
+    ("JSON_JQ_TRANSFORM", Operator::JsonJqTransform),
     ("NOOP", Operator::Noop),
     ("PULL_WORKFLOW_MESSAGES", Operator::PullWorkflowMessages),
     ("SET_VARIABLE", Operator::SetVariable),
@@ -365,6 +366,23 @@ impl<'p, 'd> Pass<'p, 'd> {
         match self.found.scripts.get(&script) {
             Some(result) => Ok(result.clone()),
             None => Err(vec![Lookup::Script(script)]),
+        }
+    }
+
+    /// Returns the results of a jq program.
+    pub(crate) fn jq(
+        &mut self,
+        program: &str,
+        input: &Object,
+    ) -> Try<Result<Vec<Value>, ScriptFailure>> {
+        self.scripts += 1;
+        let program = Script {
+            source: program.into(),
+            input: Value::Object(input.clone()).to_string().into(),
+        };
+        match self.found.jq.get(&program) {
+            Some(results) => Ok(results.clone()),
+            None => Err(vec![Lookup::Jq(program)]),
         }
     }
 

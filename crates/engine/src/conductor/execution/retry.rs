@@ -213,6 +213,7 @@ pub(crate) fn is_begun_by_pass(operator: &Operator) -> bool {
             | Operator::StartWorkflow
             | Operator::Event { .. }
             | Operator::PullWorkflowMessages
+            | Operator::JsonJqTransform
             | Operator::Terminate
             | Operator::Wait
             | Operator::Human

@@ -194,11 +194,15 @@ impl Roots for RunRoots<'_, '_> {
         match (name, self.scheduling) {
             ("CPEWF_TASK_ID", Some(task_id)) => Found::value(task_id.as_str()),
             ("CPEWF_TASK_ID", None) => Found::Literal,
-            _ => Found::Missing,
+            _ => match self.found.environment.named.get(name) {
+                Some(value) => Found::value(value.as_str()),
+                None => Found::Missing,
+            },
         }
     }
 
-    fn environment(&self, _name: &str) -> Option<Cow<'_, str>> {
-        None
+    fn environment(&self, name: &str) -> Option<Cow<'_, str>> {
+        let value = self.found.environment.of_workflows.get(name)?;
+        Some(Cow::Borrowed(value))
     }
 }

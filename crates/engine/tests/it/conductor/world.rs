@@ -19,7 +19,7 @@ use longhaul_engine::conductor::execution::command::control::has_work;
 use longhaul_engine::conductor::execution::command::start::{NewExecution, start};
 use longhaul_engine::conductor::execution::command::update::{Output, Report, TaskTarget, Updated};
 use longhaul_engine::conductor::execution::lookup::{
-    KeyOwner, Lookup, LookupResults, ScriptFailure, Step,
+    EnvironmentValues, KeyOwner, Lookup, LookupResults, ScriptFailure, Step,
 };
 use longhaul_engine::conductor::expression::{EventMember, ValueRef};
 use longhaul_engine::run::family::outbox::{Order, has_messages};
@@ -61,6 +61,7 @@ pub(crate) struct World {
     outputs: BTreeMap<(String, String), ReusableOutput>,
     /// Queues `domain:type` that workers polled.
     pub(crate) polled: Vec<String>,
+    pub(crate) environment: EnvironmentValues,
     /// Invariants are checked after every decision if this is 1, and after each n-th otherwise.
     pub(crate) check_every: u64,
     pub(crate) decisions: u64,
@@ -103,6 +104,7 @@ impl World {
             keys: BTreeMap::new(),
             outputs: BTreeMap::new(),
             polled: Vec::new(),
+            environment: EnvironmentValues::default(),
             check_every: 1,
             decisions: 0,
             letters: Vec::new(),
@@ -255,6 +257,7 @@ impl World {
         };
         let mut found = LookupResults {
             polled: self.polled.clone(),
+            environment: self.environment.clone(),
             ..LookupResults::default()
         };
         let decision = loop {
@@ -299,6 +302,19 @@ impl World {
                 let run = run.unwrap_or_else(|| panic!("a script is missing: {}", script.source));
                 let result = run(&serde_json::from_str(&script.input).unwrap());
                 found.scripts.insert(script, result).is_none()
+            }
+            Lookup::Jq(program) => {
+                // A stand-in: the program names the member that it returns.
+                let input: Value = serde_json::from_str(&program.input).unwrap();
+                let results = match program.source.strip_prefix('.') {
+                    Some(member) => Ok(vec![input[member].clone(), json!("second")]),
+                    None if &*program.source == "empty" => Ok(Vec::new()),
+                    None => Err(ScriptFailure {
+                        message: "Cannot index number".to_owned(),
+                        is_retriable: false,
+                    }),
+                };
+                found.jq.insert(program, results).is_none()
             }
             Lookup::Comparison(comparison) => {
                 let result = super::schemas::compare(&comparison);

@@ -198,7 +198,7 @@ impl TestRun<'_> {
             entropy: rand::random(),
             limits: self.limits,
         };
-        let mut found = LookupResults::default();
+        let mut found = self.finder.begin(&self.namespace, None, None, moment.now);
         for _ in 0..STEPS_MAX {
             let stepped = catch_unwind(AssertUnwindSafe(|| step(self, moment, &found)));
             let stepped = stepped.map_err(|_| {

@@ -131,13 +131,15 @@ struct Running {
 impl Running {
     async fn to_the_end(mut self, task: Task, _slot: OwnedSemaphorePermit, _busy: Busy) {
         let runner = Arc::clone(&self.runner);
+        let mut input = task.input_data.clone();
+        let revealed = self.host.inner.config.environment.reveal(&mut input);
         let stopping = self.host.inner.stopping.clone();
         let stop = async {
             stopping.cancelled().await;
             tokio::time::sleep(STOP_GRACE).await;
         };
         let end = tokio::select! {
-            end = runner.run(&task.input_data) => Some(end),
+            end = runner.run(&input) => Some(end),
             () = self.keep() => {
                 tracing::debug!(task_id = %task.task_id, "a task that the server ran ended in another way");
                 return;
@@ -145,7 +147,10 @@ impl Running {
             () = stop => None,
         };
         let report = match end {
-            Some(end) => report_of(end, &task.input_data),
+            Some(mut end) => {
+                revealed.redact(&mut end);
+                report_of(end, &task.input_data)
+            }
             // Another server, or the next start of this one, runs it again, without waiting for the end of the lease.
             None => status_report(ResultStatus::InProgress, None, task.output_data.clone()),
         };

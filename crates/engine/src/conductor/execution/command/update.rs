@@ -280,7 +280,7 @@ fn await_update(pass: &mut Pass<'_, '_>, seq: u64, output: &Object) {
 }
 
 /// Returns why an output cannot be kept, if it cannot.
-fn too_large(output: &Object) -> Option<String> {
+pub(crate) fn too_large(output: &Object) -> Option<String> {
     let bytes = json_bytes(output);
     (bytes > TASK_PAYLOAD_BYTES_MAX).then(|| {
         format!(

@@ -1,5 +1,5 @@
-//! Operators that need no worker and no other run: TERMINATE, SET_VARIABLE, WAIT, INLINE, LAMBDA. Also the beginning of tasks that
-//! were put off.
+//! Operators that need no worker and no other run: TERMINATE, SET_VARIABLE, WAIT, INLINE, LAMBDA, JSON_JQ_TRANSFORM. Also the beginning of
+//! tasks that were put off.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{Object, TaskStatus};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::switch::Evaluated;
 use crate::conductor::definition::Operator;
+use crate::conductor::execution::command::update::too_large;
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::retry::is_begun_by_pass;
 use crate::conductor::execution::state::{ExecutionTask, TaskTimeouts, Waiting};
@@ -33,8 +34,10 @@ impl Pass<'_, '_> {
             self.add_set_variable(place, id, input)
         } else if let Operator::Wait = operator {
             self.add_wait(place, id, input)
-        } else if let Operator::Inline | Operator::Lambda | Operator::PullWorkflowMessages =
-            operator
+        } else if let Operator::Inline
+        | Operator::Lambda
+        | Operator::JsonJqTransform
+        | Operator::PullWorkflowMessages = operator
         {
             self.add_for_pass(place, id, input)
         } else if let Operator::Noop = operator {
@@ -102,7 +105,7 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    /// Adds a task that begins when the pass comes to it. A script is evaluated then, so that many branches do not need all their
+    /// Adds a task that begins when the pass comes to it. A script or a jq program is evaluated then, so that many branches do not need all their
     /// scripts in one decision.
     fn add_for_pass(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
         let mut task = self.operator_task(place, id, TaskStatus::InProgress);
@@ -167,6 +170,36 @@ impl Pass<'_, '_> {
         })
     }
 
+    /// Returns how a JSON_JQ_TRANSFORM ends: with the results of its program, which sees the whole input.
+    fn end_of_jq(&mut self, input: &Object) -> Try<End> {
+        let program = input.get("queryExpression").and_then(Value::as_str);
+        let results = match program.filter(|program| !program.trim().is_empty()) {
+            Some(program) => self.jq(program, input)?.map_err(|failure| failure.message),
+            None => Err("Missing 'queryExpression' in JSON_JQ_TRANSFORM task.".to_owned()),
+        };
+        Ok(match results {
+            Ok(results) => {
+                let first = results.first().unwrap_or(&Value::Null);
+                let output = object(json!({"result": first, "resultList": results}));
+                match too_large(&output) {
+                    None => (TaskStatus::Completed, None, Some(output)),
+                    Some(reason) => {
+                        let output = object(json!({"error": reason}));
+                        (
+                            TaskStatus::FailedWithTerminalError,
+                            Some(reason),
+                            Some(output),
+                        )
+                    }
+                }
+            }
+            Err(reason) => {
+                let output = object(json!({"error": reason}));
+                (TaskStatus::Failed, Some(reason), Some(output))
+            }
+        })
+    }
+
     /// Begins an open task that the pass has come to, or whose delay is over.
     pub(crate) fn begin(&mut self, task: &ExecutionTask, place: &Place) -> Try<()> {
         let operator = place.operator();
@@ -190,6 +223,8 @@ impl Pass<'_, '_> {
             Some(self.end_of_inline(&input)?)
         } else if let Operator::Lambda = operator {
             Some(self.end_of_lambda(&input)?)
+        } else if let Operator::JsonJqTransform = operator {
+            Some(self.end_of_jq(&input)?)
         } else if let Operator::Terminate = operator {
             Some(end_of_terminate(&input))
         } else if let Operator::Wait = operator {

@@ -84,13 +84,11 @@ impl Pass<'_, '_> {
             | Operator::Noop
             | Operator::Inline
             | Operator::Lambda
+            | Operator::JsonJqTransform
             | Operator::PullWorkflowMessages => self.add_direct(place, id, input),
             Operator::StartWorkflow => self.add_start_workflow(place, id, input),
             Operator::Event { sink } => self.add_event(place, id, input, sink),
-            Operator::Simple
-            | Operator::UserDefined
-            | Operator::JsonJqTransform
-            | Operator::Http => {
+            Operator::Simple | Operator::UserDefined | Operator::Http => {
                 let node = place.node();
                 let (task_type, name) =
                     (node.task_type_shown().to_owned(), node.task().name.clone());

@@ -194,3 +194,75 @@ fn a_dynamic_task_may_be_one_of_the_server() {
     assert!(end(&mut world, &run, &held, ResultStatus::Completed));
     assert_eq!(world.status(&run), "COMPLETED");
 }
+
+#[test]
+fn a_jq_program_sees_the_whole_input() {
+    let jq = |reference: &str, program: &str| {
+        json!({"name": "jq", "taskReferenceName": reference, "type": "JSON_JQ_TRANSFORM",
+            "inputParameters": {"queryExpression": program, "xs": "${workflow.input.xs}"}})
+    };
+    let mut world = World::with_tasks(json!([jq("a", ".xs"), jq("b", "empty"), simple("z")]));
+    let run = world.start("w", json!({"xs": [1, 2]}));
+    assert_eq!(world.trace(&run), "a C, b C, z S");
+    let record = world.record(&run, "a");
+    assert_eq!(
+        record["outputData"],
+        json!({"result": [1, 2], "resultList": [[1, 2], "second"]})
+    );
+    assert_eq!(record["taskType"], "JSON_JQ_TRANSFORM");
+    assert_eq!(
+        world.record(&run, "b")["outputData"],
+        json!({"result": null, "resultList": []})
+    );
+}
+
+#[test]
+fn a_jq_program_that_fails_is_tried_again_by_its_definition() {
+    let node = json!({"name": "jq", "taskReferenceName": "a", "type": "JSON_JQ_TRANSFORM", "inputParameters": {}});
+    let mut world = World::with_tasks(json!([node, simple("z")]));
+    world.task_def(json!({"name": "jq", "retryCount": 1, "retryDelaySeconds": 3, "inputTemplate": {"queryExpression": "1 | .a"}}));
+    let run = world.start("w", json!({}));
+    assert_eq!(world.trace(&run), "a Fr, a S");
+    world.wait_seconds(3);
+    assert_eq!(world.trace(&run), "a Fr, a F");
+    let record = world.record(&run, "a");
+    assert_eq!(
+        record["outputData"],
+        json!({"error": "Cannot index number"})
+    );
+    assert_eq!(record["reasonForIncompletion"], "Cannot index number");
+    let mut world = World::with_tasks(
+        json!([{"name": "jq", "taskReferenceName": "a", "type": "JSON_JQ_TRANSFORM", "optional": true,
+        "inputParameters": {"queryExpression": 7}}, simple("z")]),
+    );
+    let run = world.start("w", json!({}));
+    assert_eq!(world.trace(&run), "a E, z S");
+    let reason = world.record(&run, "a")["reasonForIncompletion"].clone();
+    assert_eq!(
+        reason,
+        "Missing 'queryExpression' in JSON_JQ_TRANSFORM task."
+    );
+}
+
+#[test]
+fn values_of_the_environment_are_stored_and_secrets_are_not() {
+    let inputs = json!({"region": "${workflow.env.REGION}", "port": "${workflow.env.DB.port}", "home": "at ${HOME}",
+        "none": "${workflow.env.NONE}", "key": "Bearer ${workflow.secrets.KEY}"});
+    let mut world = World::with_tasks(json!([with(
+        simple("a"),
+        json!({"inputParameters": inputs})
+    )]));
+    let map = |pairs: &[(&str, &str)]| {
+        let owned = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        std::sync::Arc::new(owned.collect())
+    };
+    world.environment.of_workflows = map(&[("REGION", "north"), ("DB", r#"{"port": 1}"#)]);
+    world.environment.named = map(&[("HOME", "/home")]);
+    let run = world.start("w", json!({}));
+    assert_eq!(
+        world.record(&run, "a")["inputData"],
+        json!({"region": "north", "port": 1, "home": "at /home", "none": null, "key": "Bearer ${workflow.secrets.KEY}"})
+    );
+}
