@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::member::Reader;
 use super::{IdempotencyStrategy, Object, ResultStatus, TaskResult, WorkflowDef};
 
 model! {
@@ -100,7 +101,7 @@ model! {
 
 model! {
     /// The result of one attempt of a task in a test run.
-    pub struct TaskMock {
+    pub struct TaskMock => prepare_mock {
         "status" status: ResultStatus = ResultStatus::Completed;
         "output" output: Object;
         /// How long the attempt takes, in milliseconds.
@@ -108,4 +109,23 @@ model! {
         /// How long the attempt waits for a worker, in milliseconds.
         "queueWaitTime" queue_wait_time: i64;
     }
+}
+
+/// Takes members as `conductor-python` 2.0.0 sends them: with an underscore before their names, and a number that was not given as a
+/// text.
+fn prepare_mock(object: &mut Object, _: &mut Reader) -> Option<()> {
+    for (sent, name) in [
+        ("_status", "status"),
+        ("_output", "output"),
+        ("_execution_time", "executionTime"),
+        ("_queue_wait_time", "queueWaitTime"),
+    ] {
+        let is_time = name.ends_with("Time");
+        if let Some(value) = object.remove(sent)
+            && (!is_time || value.is_number())
+        {
+            object.entry(name).or_insert(value);
+        }
+    }
+    Some(())
 }

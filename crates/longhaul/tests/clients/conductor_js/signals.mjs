@@ -19,7 +19,8 @@ async function aSignalReachesTheTaskThatWaits() {
   await executor.signalAsync(run, "COMPLETED", { said: "yes" });
   assert.deepEqual(statuses(await executor.getWorkflow(run, true)), ["COMPLETED", "IN_PROGRESS"]);
   await executor.signalAsync(run, "COMPLETED", { said: "again" });
-  assert.deepEqual((await ended(run)).output, { said: "again" });
+  // The client sends the output as a member of this name.
+  assert.deepEqual((await ended(run)).output, { taskOutput: { said: "again" } });
   await refused(/Found no blocked task/, executor.signal(run, "COMPLETED", {}));
   const unknown = unique("none");
   await refused(new RegExp(unknown), executor.signal(unknown, "COMPLETED", {}));

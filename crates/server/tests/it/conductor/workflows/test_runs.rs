@@ -26,7 +26,7 @@ async fn a_test_run_ends_as_a_real_run_would_and_leaves_nothing() {
         "name": "hello", "input": {"n": "x"}, "correlationId": "c",
         "taskRefToMockOutput": {"greet_ref": [
             {"status": "FAILED", "output": {"try": 1}},
-            {"output": {"result": "hi"}, "queueWaitTime": 2000, "executionTime": 3000},
+            {"_status": "COMPLETED", "_output": {"result": "hi"}, "queueWaitTime": 2000, "_execution_time": 3000, "_queue_wait_time": "<property>"},
         ]},
     });
     let run = test(&server, &body).await;
