@@ -111,8 +111,8 @@ model! {
     }
 }
 
-/// Takes members as `conductor-python` 2.0.0 sends them: with an underscore before their names, and a number that was not given as a
-/// text.
+/// Takes members as `conductor-python` 2.0.0 sends them: with an underscore before their names, and the text of a Python object where
+/// nothing was given.
 fn prepare_mock(object: &mut Object, _: &mut Reader) -> Option<()> {
     for (sent, name) in [
         ("_status", "status"),
@@ -120,10 +120,9 @@ fn prepare_mock(object: &mut Object, _: &mut Reader) -> Option<()> {
         ("_execution_time", "executionTime"),
         ("_queue_wait_time", "queueWaitTime"),
     ] {
-        let is_time = name.ends_with("Time");
-        if let Some(value) = object.remove(sent)
-            && (!is_time || value.is_number())
-        {
+        let given = object.remove(sent);
+        let given = given.filter(|value| !value.as_str().is_some_and(|text| text.starts_with('<')));
+        if let Some(value) = given {
             object.entry(name).or_insert(value);
         }
     }
