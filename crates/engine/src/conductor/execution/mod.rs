@@ -9,7 +9,7 @@ pub mod command;
 pub mod end;
 pub mod index;
 pub mod lookup;
-mod operator;
+pub(crate) mod operator;
 pub(crate) mod pass;
 pub mod record;
 mod retry;

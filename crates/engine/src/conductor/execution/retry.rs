@@ -48,7 +48,7 @@ impl Pass<'_, '_> {
             .plus_millis(u64::from(delay.jitter_ms));
         let seconds = i64::from(delay.seconds);
         let mut timeouts = TaskTimeouts::of(&definition);
-        if let Operator::SubWorkflow(_) = node.operator() {
+        if let Operator::SubWorkflow(_) | Operator::DurableWorkflow = node.operator() {
             timeouts.response = 0;
         }
         let next = ExecutionTask {
@@ -204,6 +204,7 @@ pub(crate) fn is_begun_by_pass(operator: &Operator) -> bool {
     matches!(
         operator,
         Operator::SubWorkflow(_)
+            | Operator::DurableWorkflow
             | Operator::Inline
             | Operator::JsonJqTransform
             | Operator::Terminate
@@ -230,6 +231,7 @@ impl ExecutionTask {
             ended_at: None,
             worker_id: None,
             sub_workflow_id: None,
+            child_workflow_id: None,
             delivered_at: None,
             log_lines: 0,
             waiting: Waiting::Nothing,

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{TaskDef, TaskStatus, TimeoutPolicy, WorkflowTask};
-use longhaul_protocol::id::{RunId, TaskId};
+use longhaul_protocol::id::{RunId, TaskId, WorkflowId};
 use longhaul_protocol::sequence::HistorySeq;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -78,7 +78,39 @@ pub struct Execution {
     /// The run has expanded a dynamic fork, so that a later one names its branches after itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_dynamic_fork: bool,
+    /// Code started the run: the first pass finds its definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<CalledDefinition>,
     pub updated_at: Timestamp,
+}
+
+/// The definition that code named.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalledDefinition {
+    pub name: String,
+    /// `None` for the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i32>,
+}
+
+impl CalledDefinition {
+    /// Reads the type of a child workflow: `name` or `name@version`.
+    pub(crate) fn read(workflow_type: &str) -> Self {
+        let versioned = workflow_type.rsplit_once('@').and_then(|(name, version)| {
+            let version = version.parse().ok().filter(|version| *version > 0)?;
+            (!name.is_empty()).then(|| (name.to_owned(), version))
+        });
+        match versioned {
+            Some((name, version)) => Self {
+                name,
+                version: Some(version),
+            },
+            None => Self {
+                name: workflow_type.to_owned(),
+                version: None,
+            },
+        }
+    }
 }
 
 impl Execution {
@@ -139,6 +171,9 @@ pub struct ExecutionTask {
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_workflow_id: Option<RunId>,
+    /// The workflow of code that the task started. Its newest run is in `waiting`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_workflow_id: Option<WorkflowId>,
     #[serde(default, skip_serializing_if = "TaskTimeouts::is_none")]
     pub timeouts: TaskTimeouts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -404,7 +439,7 @@ impl ExecutionTask {
                     self.iteration
                 )
             }
-            Waiting::Child(run_id) => format!("task {name}: sub-workflow {run_id}"),
+            Waiting::Child(run_id) => format!("task {name}: child workflow {run_id}"),
             Waiting::Nothing => format!("task {name}: an update or a signal from outside"),
         }
     }

@@ -174,6 +174,9 @@ impl Pass<'_, '_> {
         if let Operator::SubWorkflow(_) = operator {
             return self.begin_sub_workflow(task.seq);
         }
+        if let Operator::DurableWorkflow = operator {
+            return self.begin_code_run(task.seq);
+        }
         if !is_begun_by_pass(operator) {
             return self.begin_queued(task, place);
         }

@@ -66,6 +66,7 @@ impl Pass<'_, '_> {
             Operator::Switch(switch) => self.add_switch(place, id, input, switch),
             Operator::Decision { .. } => self.add_decision(place, id, &input),
             Operator::SubWorkflow(_) => self.add_sub_workflow(place, id, input),
+            Operator::DurableWorkflow => self.add_code_run(place, id, input),
             Operator::Terminate
             | Operator::SetVariable
             | Operator::Wait
@@ -148,6 +149,7 @@ impl Pass<'_, '_> {
             worker_id: None,
             reason: None,
             sub_workflow_id: None,
+            child_workflow_id: None,
             timeouts: TaskTimeouts::default(),
             start_limits: None,
             has_schemas: false,
