@@ -132,6 +132,7 @@ macro_rules! commands {
                     Self::ConfirmDelivery,
                     Self::AdvanceTime,
                     Self::AuditRun,
+                    Self::ReportChildRun,
                 ];
                 match program {
                     Program::Code => !of_definitions.contains(&self),

@@ -1,7 +1,12 @@
 //! Every number that the rules depend on, with its default. The limits arrive with each command, so that a test or an operator can
 //! choose others and the engine need not know their source.
 
+use std::sync::Arc;
+
 use longhaul_protocol::history::LimitBreach;
+
+/// The queue of Conductor workflows that code starts, unless a setting names another.
+pub const CONDUCTOR_QUEUE: &str = "conductor";
 
 /// Structural limits, budgets and lease times.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub struct Limits {
     pub workflow_task_backoff_max_seconds: u64,
     /// At most one heartbeat event per attempt in this time; the newest progress is kept with the attempt.
     pub heartbeat_event_seconds: u64,
+    /// Children on this queue are Conductor workflows. Not a limit, but every decision has it at hand.
+    pub conductor_queue: Arc<str>,
 }
 
 impl Limits {
@@ -99,6 +106,7 @@ impl Default for Limits {
             cleanup_seconds: 600,
             workflow_task_backoff_max_seconds: 60,
             heartbeat_event_seconds: 10,
+            conductor_queue: CONDUCTOR_QUEUE.into(),
         }
     }
 }

@@ -178,6 +178,10 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     environment: environment::EnvironmentArgs,
 
+    /// Children that code starts on this queue are Conductor workflows [default: conductor]
+    #[arg(long, env = "LONGHAUL_CONDUCTOR_QUEUE", value_name = "QUEUE")]
+    conductor_queue: Option<String>,
+
     /// Memory for copies of runs [default: 128]
     #[arg(long, env = "LONGHAUL_RUN_CACHE_MIB", value_name = "MIB")]
     run_cache_mib: Option<u64>,
@@ -233,6 +237,7 @@ struct File {
     script_processes: Option<u64>,
     http_tasks: Option<http_tasks::Switch>,
     http_tasks_deny_private: Option<bool>,
+    conductor_queue: Option<String>,
     conductor_env_prefix: Option<String>,
     conductor_secret_prefix: Option<String>,
     conductor_env_allow: Option<Vec<String>>,
@@ -261,6 +266,7 @@ pub(crate) struct Settings {
     pub(crate) scripts: longhaul_system::Limits,
     pub(crate) http_tasks: HttpTasks,
     pub(crate) environment: longhaul_host::Environment,
+    pub(crate) conductor_queue: Option<String>,
     pub(crate) run_cache_mib: Option<u64>,
     pub(crate) worker_forget_seconds: Option<u64>,
     pub(crate) log: String,
@@ -349,6 +355,7 @@ impl ServeArgs {
             scripts,
             http_tasks,
             environment,
+            conductor_queue: self.conductor_queue.clone().or(file.conductor_queue),
             listen,
             store,
             tokens,

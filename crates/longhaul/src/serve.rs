@@ -70,6 +70,9 @@ pub(crate) async fn serve(
     config.questions = settings.questions.clone();
     config.evaluator = Evaluator(Arc::new(Scripts::new(settings.scripts.clone())));
     config.system_tasks = settings.http_tasks.system_tasks();
+    if let Some(queue) = &settings.conductor_queue {
+        config.limits.conductor_queue = queue.as_str().into();
+    }
     config.environment = settings.environment.clone();
     config.server_name = Some(settings.server_id.clone());
     let host = Host::start(store, config)

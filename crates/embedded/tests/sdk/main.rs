@@ -9,6 +9,7 @@
 mod calls;
 mod cancellation;
 mod determinism;
+mod families;
 mod local_activities;
 mod messages;
 mod profiles;

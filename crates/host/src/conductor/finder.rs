@@ -97,6 +97,10 @@ impl Finder {
                     let result = self.evaluator.0.evaluate(&script).await;
                     found.scripts.insert(script, result);
                 }
+                Lookup::Instance(workflow_id) => {
+                    let instance = self.store.instance(namespace, &workflow_id).await?;
+                    found.instances.insert(workflow_id, instance.is_some());
+                }
                 Lookup::Jq(program) => {
                     let results = self.evaluator.0.jq(&program).await;
                     found.jq.insert(program, results);

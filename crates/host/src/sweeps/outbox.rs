@@ -295,6 +295,12 @@ async fn deliver(host: &Host, delivery: Delivery) -> Result<Option<String>> {
                         .stop(&target, Stop::Cancel, reason.as_deref())
                         .await,
                 ),
+                // A definition decides this child. It has no cleanup of its own.
+                Err(Error::Rejected(Rejection::OtherProgram { .. })) => refusal(
+                    host.workflows()
+                        .stop(&target, Stop::Cancel, reason.as_deref())
+                        .await,
+                ),
                 // Its worker will finish soon; the message is delivered again.
                 Err(error @ Error::Rejected(Rejection::ActiveClaimNotCooperative { .. })) => {
                     Err(error)

@@ -1,4 +1,7 @@
-//! Our own Rust SDK and the published Python SDK on one queue: workflows of each call activities and workflows of the other.
+//! Our own Rust SDK and the published Python SDK on one queue: workflows of each call activities and workflows of the other. Also calls
+//! between the families.
+
+mod families;
 
 use longhaul_sdk::testing::Replayer;
 use longhaul_sdk::{

@@ -9,6 +9,21 @@ use crate::harness::{
 };
 
 #[tokio::test]
+async fn the_program_on_the_page_about_families_works() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/families.md", &server).await;
+    assert_eq!(
+        printed,
+        "{'by': 'a definition', 'greeting': 'hello, world'}\n"
+    );
+}
+
+#[tokio::test]
+async fn families() {
+    run_python("families.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn the_program_in_the_readme_works() {
     let server = Server::start().await;
     assert_eq!(run_documented("README.md", &server).await, "hello, world\n");

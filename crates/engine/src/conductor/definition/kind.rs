@@ -1,7 +1,7 @@
 //! Facts about the types of nodes.
 
 /// The types that the server knows. Any other type is queued under its name for workers.
-pub const OPERATORS: [&str; 23] = [
+pub const OPERATORS: [&str; 24] = [
     "SIMPLE",
     "DYNAMIC",
     "SWITCH",
@@ -12,6 +12,7 @@ pub const OPERATORS: [&str; 23] = [
     "EXCLUSIVE_JOIN",
     "DO_WHILE",
     "SUB_WORKFLOW",
+    "DURABLE_WORKFLOW",
     "START_WORKFLOW",
     "TERMINATE",
     "SET_VARIABLE",
@@ -47,6 +48,7 @@ pub fn is_queued(task_type_shown: &str) -> bool {
             | "JOIN"
             | "DO_WHILE"
             | "SUB_WORKFLOW"
+            | "DURABLE_WORKFLOW"
             | "TERMINATE"
             | "SET_VARIABLE"
             | "WAIT"

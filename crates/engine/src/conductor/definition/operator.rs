@@ -44,6 +44,8 @@ pub enum Operator {
     },
     DoWhile(Loop),
     SubWorkflow(Box<SubWorkflow>),
+    /// Starts a run of code and waits for its end.
+    DurableWorkflow,
     StartWorkflow,
     Terminate,
     SetVariable,
@@ -159,6 +161,7 @@ impl Operator {
             },
             "DO_WHILE" => Self::DoWhile(Loop::of(node, lists.body)),
             "SUB_WORKFLOW" => Self::SubWorkflow(Box::new(SubWorkflow::of(node))),
+            "DURABLE_WORKFLOW" => Self::DurableWorkflow,
             "START_WORKFLOW" => Self::StartWorkflow,
             "TERMINATE" => Self::Terminate,
             "SET_VARIABLE" => Self::SetVariable,

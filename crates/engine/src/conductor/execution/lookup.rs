@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_protocol::conductor::TaskDef;
-use longhaul_protocol::id::RunId;
+use longhaul_protocol::id::{RunId, WorkflowId};
 use serde_json::Value;
 
 use crate::Decision;
@@ -30,6 +30,8 @@ pub enum Lookup {
     Value(ValueRef),
     /// The result of a script.
     Script(Script),
+    /// Whether a workflow has this id.
+    Instance(WorkflowId),
     /// The results of a jq program.
     Jq(Script),
     /// How a value differs from a schema.
@@ -112,6 +114,8 @@ pub struct LookupResults {
     pub key_owners: BTreeMap<KeyOfWorkflow, Option<KeyOwner>>,
     /// Queues `domain:type` that a worker polled a moment ago.
     pub polled: Vec<String>,
+    /// Whether workflows with these ids exist.
+    pub instances: BTreeMap<WorkflowId, bool>,
     /// The results of jq programs.
     pub jq: BTreeMap<Script, Result<Vec<Value>, ScriptFailure>>,
     /// What a decision may use without asking.

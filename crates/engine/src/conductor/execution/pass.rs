@@ -15,6 +15,7 @@ use crate::conductor::Budget;
 use crate::conductor::definition::{
     Node, NodeId, Operator, Snapshot, Tree, bare_reference, effective_task_def, reference_in_loop,
 };
+use crate::conductor::execution::command::start::begin_called;
 use crate::conductor::execution::end::reopen::Again;
 use crate::conductor::execution::lookup::{Lookup, LookupResults, Script, ScriptFailure};
 use crate::conductor::execution::retry::total_exceeded;
@@ -176,9 +177,20 @@ impl Place {
 impl<'p, 'd> Pass<'p, 'd> {
     /// Begins a pass over the run of a draft. It goes on with the backlog of the last one.
     pub(crate) fn new(mut draft: Draft<'d>, found: &'p LookupResults) -> Try<Self> {
-        let hash = Arc::clone(&draft.execution().snapshot);
-        let Some(snapshot) = found.snapshots.get(&hash).map(Arc::clone) else {
-            return Err(vec![Lookup::Snapshot(hash)]);
+        let mut problem = None;
+        let snapshot = match draft.execution().called.clone() {
+            Some(called) => {
+                let begun = begin_called(&mut draft, &called, found)?;
+                problem = begun.1;
+                begun.0
+            }
+            None => {
+                let hash = Arc::clone(&draft.execution().snapshot);
+                match found.snapshots.get(&hash) {
+                    Some(snapshot) => Arc::clone(snapshot),
+                    None => return Err(vec![Lookup::Snapshot(hash)]),
+                }
+            }
         };
         let todo = std::mem::take(
             &mut draft
@@ -188,7 +200,7 @@ impl<'p, 'd> Pass<'p, 'd> {
                 .expect("a definition run")
                 .backlog,
         );
-        Ok(Self {
+        let mut pass = Self {
             first_new: draft.execution().last_seq,
             draft,
             snapshot,
@@ -196,7 +208,12 @@ impl<'p, 'd> Pass<'p, 'd> {
             todo: todo.into(),
             scripts: 0,
             again: None,
-        })
+        };
+        if let Some(problem) = problem {
+            pass.draft.execution_mut().is_new = false;
+            pass.fail_without_task(problem)?;
+        }
+        Ok(pass)
     }
 
     /// Goes on until nothing is left to decide, the run ends or is paused, or the bound is reached.

@@ -49,7 +49,7 @@ impl Pass<'_, '_> {
             .plus_millis(u64::from(delay.jitter_ms));
         let seconds = i64::from(delay.seconds);
         let mut timeouts = TaskTimeouts::of(&definition);
-        if let Operator::SubWorkflow(_) = node.operator() {
+        if let Operator::SubWorkflow(_) | Operator::DurableWorkflow = node.operator() {
             timeouts.response = 0;
         }
         let next = ExecutionTask {
@@ -208,6 +208,7 @@ pub(crate) fn is_begun_by_pass(operator: &Operator) -> bool {
     matches!(
         operator,
         Operator::SubWorkflow(_)
+            | Operator::DurableWorkflow
             | Operator::Inline
             | Operator::Lambda
             | Operator::StartWorkflow
@@ -239,6 +240,7 @@ impl ExecutionTask {
             worker_id: None,
             sub_workflow_id: None,
             child_life: 0,
+            child_workflow_id: None,
             delivered_at: None,
             log_lines: 0,
             waiting: Waiting::Nothing,

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{TaskDef, TaskStatus, TimeoutPolicy, WorkflowTask};
-use longhaul_protocol::id::{RunId, TaskId};
+use longhaul_protocol::id::{RunId, TaskId, WorkflowId};
 use longhaul_protocol::sequence::HistorySeq;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -93,7 +93,39 @@ pub struct Execution {
     /// Number of the newest task before the run began from its start again. Numbers are never used again; clients see them counted from here.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_seq: u64,
+    /// Code started the run: the first pass finds its definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<CalledDefinition>,
     pub updated_at: Timestamp,
+}
+
+/// The definition that code named.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalledDefinition {
+    pub name: String,
+    /// `None` for the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i32>,
+}
+
+impl CalledDefinition {
+    /// Reads the type of a child workflow: `name` or `name@version`.
+    pub(crate) fn read(workflow_type: &str) -> Self {
+        let versioned = workflow_type.rsplit_once('@').and_then(|(name, version)| {
+            let version = version.parse().ok().filter(|version| *version > 0)?;
+            (!name.is_empty()).then(|| (name.to_owned(), version))
+        });
+        match versioned {
+            Some((name, version)) => Self {
+                name,
+                version: Some(version),
+            },
+            None => Self {
+                name: workflow_type.to_owned(),
+                version: None,
+            },
+        }
+    }
 }
 
 impl Execution {
@@ -162,6 +194,9 @@ pub struct ExecutionTask {
     /// The life of that run which the task waits for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub child_life: u32,
+    /// The workflow of code that the task started. Its newest run is in `waiting`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_workflow_id: Option<WorkflowId>,
     #[serde(default, skip_serializing_if = "TaskTimeouts::is_none")]
     pub timeouts: TaskTimeouts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -456,7 +491,7 @@ impl ExecutionTask {
                     self.iteration
                 )
             }
-            Waiting::Child(run_id) => format!("task {name}: sub-workflow {run_id}"),
+            Waiting::Child(run_id) => format!("task {name}: child workflow {run_id}"),
             Waiting::Nothing => format!("task {name}: an update or a signal from outside"),
         }
     }

@@ -102,6 +102,7 @@ impl Rule<'_, '_> {
                 self.required("dynamicTaskNameParam");
             }
             "SUB_WORKFLOW" => self.sub_workflow(),
+            "DURABLE_WORKFLOW" => self.code_run(),
             "EVENT" if is_blank(node.sink.as_deref()) => self.required("sink"),
             "HTTP" => self.http(),
             "JSON_JQ_TRANSFORM" => self.jq(),
@@ -275,6 +276,14 @@ impl Rule<'_, '_> {
             .any(|member| self.gives(member));
         if !given && !self.template_gives("http_request") {
             self.required("inputParameters.http_request");
+        }
+    }
+
+    fn code_run(&mut self) {
+        for member in ["workflowType", "taskQueue"] {
+            if !self.gives(member) {
+                self.required(&format!("inputParameters.{member}"));
+            }
         }
     }
 

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{
     ChildCall, ChildFailure, ChildResult, ChildRetry, ChildRetryPolicy, ChildRunClosed,
     ChildRunStarted, ChildTimeoutPolicy, ChildTiming, ChildWorkflowScheduled, EventPayload,
@@ -18,15 +17,21 @@ use longhaul_protocol::sequence::{CommandSeq, RequestSeq};
 use longhaul_protocol::workflow_command::{
     CancellationPolicy, CommandRetryPolicy, ParentClosePolicy, StartChildWorkflow,
 };
+use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::change::InstanceChange;
+use crate::conductor::execution::command::start;
+use crate::conductor::execution::lookup::{LookupResults, Step};
+use crate::conductor::execution::operator::code_run;
+use crate::conductor::execution::state::CalledDefinition;
 use crate::run::draft::{Children, Draft};
 use crate::run::family::outbox::OutboxBody;
 use crate::run::start::fresh_core;
 use crate::run::state::retry_policy::backoff_seconds;
 use crate::run::state::{
-    ClosedReason, Message, Outcome, Part, PartKey, Program, Resume, Run, RunFailure, Spec,
+    ClosedReason, Message, Outcome, Part, PartKey, Program, Resume, Routing, Run, RunFailure, Spec,
+    Status,
 };
 use crate::run::wait::group::CallEnd;
 use crate::{Command, Decision, Moment, limits};
@@ -48,6 +53,18 @@ pub struct Parent {
     /// Set when the run repeats one that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<ChildRetry>,
+    /// The parent is a definition run and the child a run of code, or the other way round.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_family: bool,
+}
+
+/// A run of code that a definition run starts.
+pub(crate) struct NewCodeRun {
+    pub(crate) workflow_id: WorkflowId,
+    pub(crate) workflow_type: String,
+    pub(crate) task_queue: TaskQueue,
+    pub(crate) arguments: Payload,
+    pub(crate) parent: Parent,
 }
 
 /// An open call of a child workflow, on the parent's side.
@@ -213,6 +230,13 @@ impl Command for ReportChildRun {
         draft.children().report(key, child, self);
         draft.finish(Ok(Reported::Taken))
     }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Reported> {
+        match run.spec.program {
+            Program::Code => Step::Decided(self.decide(run, moment)),
+            Program::Definition => code_run::report(self, run, moment, found),
+        }
+    }
 }
 
 impl Children<'_, '_> {
@@ -238,17 +262,32 @@ impl Children<'_, '_> {
         let call_id: ChildCallId = self.draft.ids.mint();
         let after =
             |seconds: Option<u64>| seconds.map(|seconds| self.draft.now.plus_seconds(seconds));
+        let task_queue = (command.queue.as_deref())
+            .map_or_else(|| self.draft.spec.task_queue.clone(), TaskQueue::from);
+        let program = if task_queue.as_str() == &*self.draft.limits.conductor_queue {
+            Program::Definition
+        } else {
+            Program::Code
+        };
+        let called = CalledDefinition::read(&command.workflow_type);
+        let (workflow_id, run_id) = match program {
+            Program::Code => (self.draft.ids.mint(), self.draft.ids.mint()),
+            Program::Definition => {
+                let run_id: RunId = self.draft.ids.mint_uuid();
+                (run_id.as_str().into(), run_id)
+            }
+        };
         let spec = Spec {
             namespace: self.draft.spec.namespace.clone(),
-            workflow_id: self.draft.ids.mint(),
-            run_id: self.draft.ids.mint(),
+            workflow_id,
+            run_id,
             run_number: 1,
-            program: Program::Code,
-            workflow_type: command.workflow_type.clone(),
-            task_queue: command
-                .queue
-                .as_deref()
-                .map_or_else(|| self.draft.spec.task_queue.clone(), TaskQueue::from),
+            program,
+            workflow_type: match program {
+                Program::Code => command.workflow_type.clone(),
+                Program::Definition => called.name.clone(),
+            },
+            task_queue,
             arguments: command
                 .arguments
                 .clone()
@@ -269,6 +308,7 @@ impl Children<'_, '_> {
                 timeout_policy: timeout_policy.clone(),
                 attempt: 1,
                 retry: None,
+                other_family: program == Program::Definition,
             })),
             routing: self.draft.spec.routing.clone(),
             declared: serde_json::Map::new(),
@@ -307,6 +347,60 @@ impl Children<'_, '_> {
         self.draft.core.open.children += 1;
         self.draft
             .put(PartKey::Child(sequence), Part::Child(Box::new(child)));
+        match program {
+            Program::Code => self.create_run(
+                spec,
+                InstanceChange::Create,
+                RequestSeq::ZERO,
+                self.draft.now,
+                Vec::new(),
+            ),
+            Program::Definition => self.create_definition_run(spec, called),
+        }
+        Ok(())
+    }
+
+    /// Creates a definition run without a pass. Its alarm is due at once, and its first pass, a transaction of its own, finds the
+    /// definition: a definition that does not exist is a child that failed, and not a refused completion.
+    fn create_definition_run(&mut self, spec: Spec, called: CalledDefinition) {
+        let mut core = fresh_core(self.draft.now);
+        core.status = Status::Running;
+        core.execution = Some(Box::new(start::called(called, self.draft.now)));
+        let mut next = Draft::new_run(
+            Arc::new(spec),
+            core,
+            self.draft.ids.clone(),
+            self.draft.now,
+            self.draft.limits,
+        );
+        next.instance = Some(InstanceChange::Create);
+        self.draft.ids = next.ids.clone();
+        self.draft.created.push(*next.into_change().0);
+    }
+
+    /// Creates a run of code for a definition run, which has no state that code inherits. Returns its id.
+    pub(crate) fn create_code_run(&mut self, new: NewCodeRun) -> RunId {
+        let run_id: RunId = self.draft.ids.mint();
+        let spec = Spec {
+            namespace: self.draft.spec.namespace.clone(),
+            workflow_id: new.workflow_id,
+            run_id: run_id.clone(),
+            run_number: 1,
+            program: Program::Code,
+            workflow_type: new.workflow_type,
+            task_queue: new.task_queue,
+            arguments: new.arguments,
+            started_at: self.draft.now,
+            business_key: None,
+            run_timeout_seconds: None,
+            execution_timeout_seconds: None,
+            run_deadline_at: None,
+            execution_deadline_at: None,
+            continued_from: None,
+            parent: Some(Box::new(new.parent)),
+            routing: Routing::default(),
+            declared: serde_json::Map::new(),
+        };
         self.create_run(
             spec,
             InstanceChange::Create,
@@ -314,7 +408,7 @@ impl Children<'_, '_> {
             self.draft.now,
             Vec::new(),
         );
-        Ok(())
+        run_id
     }
 
     /// Creates a run that begins in this transaction, with its inherited state.

@@ -18,8 +18,9 @@ use crate::conductor::execution::command::control::ReportExecution;
 use crate::conductor::execution::command::reopen::ReopenForChild;
 use crate::run::draft::{Draft, Outbox};
 use crate::run::family::child::{Child, ChildClosed, ChildRun, ReportChildRun};
+use crate::run::family::conversion;
 use crate::run::message::external::Stop;
-use crate::run::state::{Part, PartKey, Run};
+use crate::run::state::{ClosedReason, Outcome, Part, PartKey, Run, RunFailure};
 use crate::{Command, Decision, Moment};
 
 /// How long the host has before a message is offered to it again. Only a crash or an outage causes such a wait.
@@ -170,6 +171,10 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
             life,
         } => {
             let parent = run.spec.parent.as_deref()?;
+            if parent.other_family {
+                let closed = closed_for_code(run, *status, reason.as_deref(), output);
+                return report(run, ChildRun::of(&run.spec), Some(closed));
+            }
             let execution = run.core.execution.as_deref()?;
             Some(Order::ReportExecution {
                 parent_run_id: parent.run_id.clone(),
@@ -228,6 +233,61 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
             reason: reason.clone(),
             context: Some(context.clone()).filter(|context| !context.is_null()),
         }),
+    }
+}
+
+/// Returns the end of a definition run as code sees it.
+fn closed_for_code(
+    run: &Run,
+    status: WorkflowStatus,
+    reason: Option<&str>,
+    output: &Value,
+) -> ChildClosed {
+    let closed = match status {
+        WorkflowStatus::Completed => ClosedReason::Completed,
+        WorkflowStatus::TimedOut => ClosedReason::TimedOut,
+        WorkflowStatus::Terminated => ClosedReason::Terminated,
+        WorkflowStatus::Failed | WorkflowStatus::Running | WorkflowStatus::Paused => {
+            ClosedReason::Failed
+        }
+    };
+    let failure = |message: String| {
+        Outcome::Failure(Box::new(RunFailure {
+            message,
+            failure_category: "child_workflow".to_owned(),
+            non_retryable: false,
+            exception_type: Some("ConductorWorkflowFailed".to_owned()),
+            exception_class: None,
+            exception: serde_json::Map::new(),
+            event_sequence: run.core.last_history_sequence,
+        }))
+    };
+    let (reason_closed, outcome) = match closed {
+        ClosedReason::Completed => match conversion::result(output) {
+            Ok(result) => (closed, Outcome::Output(result)),
+            Err(error) => {
+                let message = format!("The output cannot be sent to code: {error}");
+                (ClosedReason::Failed, failure(message))
+            }
+        },
+        ClosedReason::Continued
+        | ClosedReason::Failed
+        | ClosedReason::TimedOut
+        | ClosedReason::Cancelled
+        | ClosedReason::Terminated => (
+            closed,
+            failure(reason.unwrap_or(status.as_str()).to_owned()),
+        ),
+    };
+    ChildClosed {
+        reason: reason_closed,
+        at: run
+            .core
+            .closed
+            .as_ref()
+            .map_or(run.spec.started_at, |closed| closed.at),
+        note: reason.map(str::to_owned),
+        outcome: Some(outcome),
     }
 }
 

@@ -303,6 +303,13 @@ impl World {
                 let result = run(&serde_json::from_str(&script.input).unwrap());
                 found.scripts.insert(script, result).is_none()
             }
+            Lookup::Instance(workflow_id) => {
+                let is_used = self
+                    .runs
+                    .values()
+                    .any(|run| run.spec.workflow_id == workflow_id);
+                found.instances.insert(workflow_id, is_used).is_none()
+            }
             Lookup::Jq(program) => {
                 // A stand-in: the program names the member that it returns.
                 let input: Value = serde_json::from_str(&program.input).unwrap();

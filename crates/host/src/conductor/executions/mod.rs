@@ -270,6 +270,10 @@ impl Executions<'_> {
             .execution
             .as_ref()
             .map(|execution| Arc::clone(&execution.snapshot));
+        // Code has started the run a moment ago, and its first pass is still to be made.
+        if hash.as_ref().is_some_and(|hash| hash.is_empty()) {
+            return Err(ConductorRefusal::NoSuchExecution(run.run_id().to_string()).into());
+        }
         let snapshot = finder
             .snapshots
             .get(&*finder.store, &hash.ok_or(Error::Internal)?)

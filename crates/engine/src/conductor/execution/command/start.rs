@@ -9,14 +9,14 @@ use longhaul_protocol::conductor::{
 use longhaul_protocol::history::{EventPayload, ExecutionStarted};
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue};
 use longhaul_protocol::{Ids, Payload, Timestamp};
-use serde_json::Map;
+use serde_json::{Map, json};
 
 use crate::change::{Changes, InstanceChange, KeyClaim};
 use crate::conductor::definition::Snapshot;
-use crate::conductor::execution::lookup::{LookupResults, Step};
+use crate::conductor::execution::lookup::{Lookup, LookupResults, Step};
 use crate::conductor::execution::pass::{Pass, Try};
 use crate::conductor::execution::schema::check_input;
-use crate::conductor::execution::state::Execution;
+use crate::conductor::execution::state::{CalledDefinition, Execution};
 use crate::conductor::execution::value::measured;
 use crate::conductor::expression::EventMember;
 use crate::conductor::input::workflow_input;
@@ -24,6 +24,7 @@ use crate::conductor::limits::CLASSIFIER_CHARS_MAX;
 use crate::limits::Limits;
 use crate::run::draft::Draft;
 use crate::run::family::child::Parent;
+use crate::run::family::conversion;
 use crate::run::start::fresh_core;
 use crate::run::state::{Part, PartKey, Program, Routing, Run, Spec, Status};
 use crate::{Decision, Moment, Rejection, RunChange};
@@ -196,26 +197,32 @@ fn draft<'l>(
         life: 0,
         restarted_at: None,
         first_seq: 0,
+        called: None,
         updated_at: now,
     }));
     let mut draft = Draft::new_run(Arc::new(spec), core, ids, now, limits);
     draft.instance = Some(InstanceChange::Create);
     draft.key_claim.clone_from(&new.key_claim);
-    let (input, bytes) = measured(workflow_input(
-        new.input.clone(),
-        &definition.input_template,
-    ));
+    record_start(&mut draft, definition, new.input.clone());
+    draft
+}
+
+/// Records the beginning of a run, whose state names the snapshot of this definition.
+fn record_start(draft: &mut Draft<'_>, definition: &WorkflowDef, input: Object) {
+    let (input, bytes) = measured(workflow_input(input, &definition.input_template));
     let (variables, variable_bytes) = measured(definition.variables.clone());
-    let parent = new.parent.as_deref();
+    let spec = Arc::clone(&draft.spec);
+    let parent = spec.parent.as_deref();
+    let execution = draft.execution();
     let sequence = draft.append(EventPayload::ExecutionStarted(Box::new(ExecutionStarted {
         name: definition.name.clone(),
         version: definition.version,
-        snapshot: new.snapshot.hash().into(),
+        snapshot: Arc::clone(&execution.snapshot),
         input: Arc::clone(&input),
         variables: (!definition.variables.is_empty()).then(|| Arc::clone(&variables)),
-        correlation_id: new.correlation_id.clone(),
-        priority: new.priority,
-        task_to_domain: BTreeMap::clone(&new.task_to_domain),
+        correlation_id: execution.correlation_id.clone(),
+        priority: execution.priority,
+        task_to_domain: BTreeMap::clone(&execution.task_to_domain),
         parent_run_id: parent.map(|parent| parent.run_id.clone()),
         parent_task_id: parent.map(|parent| TaskId::from(parent.call_id.as_str())),
     })));
@@ -225,7 +232,84 @@ fn draft<'l>(
         let variables = draft.keep(&variables, variable_bytes, sequence, EventMember::Variables);
         draft.put(PartKey::Variables, Part::Value(variables));
     }
-    draft
+}
+
+/// Returns the state of a run that code starts. Its first pass finds the definition.
+pub(crate) fn called(definition: CalledDefinition, now: Timestamp) -> Execution {
+    Execution {
+        version: definition.version.unwrap_or(0),
+        snapshot: "".into(),
+        correlation_id: None,
+        idempotency_key: None,
+        created_by: None,
+        priority: 0,
+        task_to_domain: Arc::default(),
+        depth: 0,
+        last_seq: 0,
+        open_tasks: 0,
+        backlog: Vec::new(),
+        is_new: true,
+        paused: false,
+        last_retried_at: None,
+        deadline_at: None,
+        reason: None,
+        failed: Vec::new(),
+        permitted_failures: Vec::new(),
+        failed_references: String::new(),
+        failed_names: Vec::new(),
+        classifier: None,
+        has_dynamic_fork: false,
+        exclusive_joins: Vec::new(),
+        last_message: 0,
+        life: 0,
+        restarted_at: None,
+        first_seq: 0,
+        called: Some(definition),
+        updated_at: now,
+    }
+}
+
+/// Gives a run that code started its definition and its input. Returns the snapshot, and why the run cannot go on, if it cannot: then
+/// its definition has no tasks, because a record of a run always has one.
+pub(crate) fn begin_called(
+    draft: &mut Draft<'_>,
+    called: &CalledDefinition,
+    found: &LookupResults,
+) -> Try<(Arc<Snapshot>, Option<String>)> {
+    let CalledDefinition { name, version } = called;
+    let (snapshot, mut problem) = match found.definitions.get(&(name.clone(), *version)) {
+        None => {
+            return Err(vec![Lookup::Definition {
+                name: name.clone(),
+                version: *version,
+            }]);
+        }
+        Some(Some(snapshot)) => (Arc::clone(snapshot), None),
+        Some(None) => {
+            let shown = version.map_or_else(|| "null".to_owned(), |version| version.to_string());
+            let problem = format!("No such workflow defined. name={name}, version={shown}");
+            let empty = json!({"name": name, "version": version.unwrap_or(1), "tasks": []});
+            let text: Arc<str> = empty.to_string().into();
+            match found.inline.get(&text) {
+                None => return Err(vec![Lookup::Inline(text)]),
+                Some(Ok(snapshot)) => (Arc::clone(snapshot), Some(problem)),
+                Some(Err(_)) => return Err(vec![Lookup::Inline(text)]),
+            }
+        }
+    };
+    let input = conversion::input(&draft.spec.arguments).unwrap_or_else(|error| {
+        problem = Some(format!("The arguments cannot be read: {error}"));
+        Object::new()
+    });
+    let (now, definition) = (draft.now, snapshot.definition());
+    let execution = draft.execution_mut();
+    execution.called = None;
+    execution.snapshot = snapshot.hash().into();
+    execution.version = definition.version;
+    execution.deadline_at = deadline(&snapshot, now);
+    execution.classifier = classifier(definition);
+    record_start(draft, definition, input);
+    Ok((snapshot, problem))
 }
 
 /// Returns what kind of workflow a definition calls itself in its metadata.

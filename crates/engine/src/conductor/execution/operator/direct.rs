@@ -215,6 +215,9 @@ impl Pass<'_, '_> {
         if let Operator::PullWorkflowMessages = operator {
             return self.begin_pull(task);
         }
+        if let Operator::DurableWorkflow = operator {
+            return self.begin_code_run(task.seq);
+        }
         if !is_begun_by_pass(operator) {
             return self.begin_queued(task, place);
         }

@@ -1,6 +1,7 @@
 //! The operators: what a node of a definition becomes when it is reached.
 
 mod branches;
+pub(crate) mod code_run;
 mod direct;
 pub(crate) mod event;
 mod exclusive_join;

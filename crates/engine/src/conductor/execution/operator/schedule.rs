@@ -76,6 +76,7 @@ impl Pass<'_, '_> {
             Operator::Switch(switch) => self.add_switch(place, id, input, switch),
             Operator::Decision { .. } => self.add_decision(place, id, &input),
             Operator::SubWorkflow(_) => self.add_sub_workflow(place, id, input),
+            Operator::DurableWorkflow => self.add_code_run(place, id, input),
             Operator::Terminate
             | Operator::SetVariable
             | Operator::Wait
@@ -161,6 +162,7 @@ impl Pass<'_, '_> {
             reason: None,
             sub_workflow_id: None,
             child_life: 0,
+            child_workflow_id: None,
             timeouts: TaskTimeouts::default(),
             start_limits: None,
             has_schemas: false,

@@ -170,6 +170,7 @@ impl Pass<'_, '_> {
                 timeout_policy: None,
                 attempt: u64::from(task.retry_count) + 1,
                 retry: None,
+                other_family: false,
             })),
         };
         let run_id: RunId = self.draft.ids.mint_uuid();
@@ -249,13 +250,13 @@ impl Pass<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Asks the run of a SUB_WORKFLOW task to stop, if it has one.
+    /// Asks the child of a SUB_WORKFLOW or DURABLE_WORKFLOW task to stop, if it has one.
     pub(crate) fn stop_child_of(&mut self, task: &ExecutionTask, reason: &str) {
-        if let Some(run_id) = &task.sub_workflow_id
-            && matches!(task.waiting, Waiting::Child(_))
-        {
+        if let Waiting::Child(run_id) = &task.waiting {
+            // The run of a definition has one id for both.
+            let workflow_id = task.child_workflow_id.clone();
             self.outbox().enqueue(OutboxBody::StopChild {
-                workflow_id: run_id.as_str().into(),
+                workflow_id: workflow_id.unwrap_or_else(|| run_id.as_str().into()),
                 run_id: run_id.clone(),
                 policy: ParentClosePolicy::Terminate,
                 reason: format!("Parent workflow has been terminated with reason: {reason}"),
