@@ -115,6 +115,29 @@ pub(crate) fn routes() -> Routes {
             "/api/workflow/search-v2",
             get(OPERATORS, search::search_workflows),
         )
+        .route(
+            "/api/workflow/search-by-tasks",
+            get(OPERATORS, search::by_tasks),
+        )
+        .route(
+            "/api/workflow/search-by-tasks-v2",
+            get(OPERATORS, search::workflows_by_tasks),
+        )
+        .route(
+            "/api/workflow/externalstoragelocation",
+            get(OPERATORS, search::no_external_storage),
+        )
+        .route("/api/tasks/search", get(OPERATORS, search::tasks))
+        .route("/api/tasks/search-v2", get(OPERATORS, search::whole_tasks))
+        .route(
+            "/api/tasks/externalstoragelocation",
+            get(WORKERS, search::no_external_storage),
+        )
+        .route(
+            "/api/tasks/queue/requeue/{a}",
+            post(WORKERS, search::requeue),
+        )
+        .route("/api/admin/task/{a}", get(OPERATORS, search::pending_tasks))
         .route("/api/workflow/running/{a}", get(OPERATORS, search::running))
         .route(
             "/api/workflow/correlated/batch",
@@ -331,17 +354,7 @@ fn is_unserved(path: &str) -> bool {
     let segments: [&str; 5] = std::array::from_fn(|_| segments.next().unwrap_or_default());
     matches!(
         segments,
-        [
-            "workflow",
-            "test" | "bulk" | "search-by-tasks" | "search-by-tasks-v2" | "externalstoragelocation",
-            ..
-        ] | [
-            "tasks",
-            "search" | "search-v2" | "externalstoragelocation",
-            "",
-            ..
-        ] | ["tasks", "queue", "requeue", ..]
-            | ["tasks", _, _, "signal", "" | "sync"]
+        ["workflow", "test" | "bulk", ..] | ["tasks", _, _, "signal", "" | "sync"]
     )
 }
 
@@ -410,9 +423,6 @@ mod tests {
         for path in [
             "/api/workflow/test",
             "/api/workflow/bulk/pause",
-            "/api/workflow/search-by-tasks",
-            "/api/tasks/search",
-            "/api/tasks/queue/requeue/t",
             "/api/tasks/w/COMPLETED/signal",
             "/api/tasks/w/COMPLETED/signal/sync",
         ] {
