@@ -48,3 +48,8 @@ async fn starts() {
 async fn events() {
     run_node("events.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn compatibility() {
+    run_node("compatibility.mjs", &Server::start().await).await;
+}

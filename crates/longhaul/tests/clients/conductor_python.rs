@@ -58,3 +58,8 @@ async fn events() {
 async fn the_examples_on_the_page_about_operators_work() {
     run_conductor("operators_page.py", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn compatibility() {
+    run_conductor("compatibility.py", &Server::start().await).await;
+}

@@ -1,5 +1,7 @@
 //! Statuses, content types and envelopes that hold for every route, and what clients may send.
 
+mod compatibility;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
