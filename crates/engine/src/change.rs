@@ -353,6 +353,30 @@ pub struct TaskRow {
     /// When a worker last got it. Set only if its starts are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    /// What searches find it by, if it is a task of a definition run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_by: Option<Box<TaskFacts>>,
+}
+
+/// What searches read of a task of a definition run, besides its ids.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskFacts {
+    pub task_type: String,
+    /// The name of its task definition.
+    pub def_name: String,
+    pub reference: String,
+    pub status: longhaul_protocol::conductor::TaskStatus,
+    pub workflow_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    pub scheduled_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    pub updated_at: Timestamp,
 }
 
 /// The record of a finished task.

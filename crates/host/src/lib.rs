@@ -44,6 +44,7 @@ pub use conductor::poll_data::LastPoll;
 pub use conductor::refusal::ConductorRefusal;
 pub use conductor::reports::WaitingTask;
 pub use conductor::schemas::SchemaVersion;
+pub use conductor::search::tasks::SearchTasks;
 pub use conductor::search::{Correlated, Instances, SearchExecutions, Searched};
 pub use conductor::tasks::BatchPoll;
 pub use error::{Error, Result, question_reason};

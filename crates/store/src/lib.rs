@@ -160,6 +160,9 @@ pub trait RunStore: Send + Sync + 'static {
         &'a self,
         search: &'a ExecutionSearch,
     ) -> StoreFuture<'a, ExecutionPage>;
+    /// Returns one page of tasks of definition runs, or of the runs that have such tasks, and how many there are on all pages, of one
+    /// moment.
+    fn search_tasks<'a>(&'a self, search: &'a TaskSearch) -> StoreFuture<'a, TaskPage>;
     /// Returns the events with `after < sequence <= up_to`, ascending, until the page is full. If there are any, at least one.
     fn history<'a>(
         &'a self,
@@ -419,6 +422,37 @@ pub struct ExecutionSearch {
     /// How many results come before the page.
     pub offset: usize,
     pub limit: usize,
+}
+
+/// A search for tasks of definition runs.
+#[derive(Clone, Debug)]
+pub struct TaskSearch {
+    pub namespace: Namespace,
+    /// `None` for all of them.
+    pub condition: Option<Condition>,
+    /// The order of tasks. Runs come newest start of a task first.
+    pub order: Order,
+    /// How many results come before the page.
+    pub offset: usize,
+    pub limit: usize,
+    pub results: TaskResults,
+}
+
+/// What a search for tasks returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskResults {
+    Tasks,
+    /// The runs of the tasks, each once.
+    Runs,
+}
+
+/// The results of a search for tasks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskPage {
+    /// How many results there are on all pages.
+    pub total: u64,
+    /// Runs with the number of a task; 0 if runs were asked for.
+    pub found: Vec<(RunId, u64)>,
 }
 
 /// The results of a search for definition runs.

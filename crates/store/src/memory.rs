@@ -13,6 +13,7 @@ use longhaul_engine::conductor::execution::summary::ExecutionSummary;
 use longhaul_engine::run::state::{Program, Run, Spec, Status};
 use longhaul_engine::session::{self, Session};
 use longhaul_engine::visibility::Facts;
+use longhaul_engine::visibility::execution::{FoundTask, Order};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkflowId};
@@ -23,8 +24,8 @@ use crate::{
     CommandKey, CommandRows, Document, DocumentChange, DocumentKey, DocumentKind, Due, DueLimits,
     Error, ExecutionPage, ExecutionSearch, Instance, LeaseFilter, LeasedIn, PAGE_BYTES_MAX, Page,
     QueueCount, QueueKey, Registry, RunFilter, RunRead, RunStore, RunSummary, SessionFilter,
-    SessionStore, Shared, StatusFilter, Store, StoreFuture, StoredEvent, TaskPlace, TaskStore,
-    shape,
+    SessionStore, Shared, StatusFilter, Store, StoreFuture, StoredEvent, TaskPage, TaskPlace,
+    TaskResults, TaskSearch, TaskStore, shape,
 };
 
 mod cluster;
@@ -410,6 +411,54 @@ impl RunStore for Memory {
                     .skip(search.offset)
                     .take(search.limit)
                     .filter_map(ExecutionSummary::of)
+                    .collect(),
+            }
+        })
+    }
+
+    fn search_tasks<'a>(&'a self, search: &'a TaskSearch) -> StoreFuture<'a, TaskPage> {
+        self.read(|tables| {
+            let rows = tables.tasks.values();
+            let own = rows.filter(|row| row.namespace == search.namespace);
+            let matches = |found: &FoundTask<'_>| {
+                let condition = search.condition.as_ref();
+                condition.is_none_or(|condition| found.matches(condition))
+            };
+            let mut tasks: Vec<(FoundTask<'_>, &TaskRow)> = own
+                .filter_map(|row| Some((FoundTask::of(row)?, row)))
+                .filter(|(found, _)| matches(found))
+                .collect();
+            let order = match search.results {
+                TaskResults::Tasks => search.order.clone(),
+                TaskResults::Runs => Order::default(),
+            };
+            tasks.sort_by(|(one, _), (other, _)| one.compare(other, &order));
+            let mut found: Vec<(RunId, u64)> = Vec::new();
+            match search.results {
+                TaskResults::Tasks => found.extend(
+                    tasks
+                        .iter()
+                        .map(|(_, row)| (row.run_id.clone(), row.sequence.get())),
+                ),
+                TaskResults::Runs => {
+                    // The newest start of a run, then its id.
+                    let mut newest: BTreeMap<&RunId, Option<Timestamp>> = BTreeMap::new();
+                    for (_, row) in &tasks {
+                        let started = row.found_by.as_ref().and_then(|facts| facts.started_at);
+                        let newest = newest.entry(&row.run_id).or_default();
+                        *newest = (*newest).max(started);
+                    }
+                    let mut runs: Vec<_> = newest.into_iter().collect();
+                    runs.sort_by(|one, other| (other.1, other.0).cmp(&(one.1, one.0)));
+                    found.extend(runs.into_iter().map(|(run_id, _)| (run_id.clone(), 0)));
+                }
+            }
+            TaskPage {
+                total: found.len() as u64,
+                found: found
+                    .into_iter()
+                    .skip(search.offset)
+                    .take(search.limit)
                     .collect(),
             }
         })

@@ -72,6 +72,7 @@ mod tests {
             closed: None,
             start_limits: None,
             started_at: None,
+            found_by: None,
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use longhaul_protocol::conductor::WorkflowStatus;
 
-use super::execution::{ExecutionFacts, ExecutionField};
+use super::execution::{ExecutionFacts, ExecutionField, TaskField};
 use super::pattern::Pattern;
 use super::term::{Kind, Term, indexed};
 use crate::run::state::{Program, Run, Status};
@@ -55,6 +55,8 @@ pub enum Field {
     },
     /// A field that only definition runs have.
     Execution(ExecutionField),
+    /// A field of a task of a definition run. Only searches for tasks have it.
+    Task(TaskField),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -167,12 +169,13 @@ impl<'a> Facts<'a> {
                 .and_then(|execution| execution.value(*field))
                 .into_iter()
                 .collect(),
+            Field::Task(_) => Vec::new(),
         }
     }
 }
 
 impl Matcher {
-    fn matches(&self, value: &Term) -> bool {
+    pub(super) fn matches(&self, value: &Term) -> bool {
         let equals = |term: &Term| value.compare(term) == Some(Ordering::Equal);
         let starts = |prefix: &str| matches!(value, Term::Text(text) if text.starts_with(prefix));
         let is_like =

@@ -1,5 +1,7 @@
 //! Lists of definition runs: search, open runs of a definition, runs by correlation id.
 
+pub(crate) mod tasks;
+
 use std::collections::BTreeMap;
 
 use longhaul_engine::conductor::execution::state::Stored;

@@ -830,6 +830,22 @@ fn executions(list: &mut Samples, world: &World) {
 
 fn execution_lists(list: &mut Samples, world: &World) {
     let name = world.execution.definition.as_str();
+    let task = world.execution.task_type.as_str();
+    let tasks = "?query=taskType%20IN%20(a%2C%20'b*')%20AND%20status%3D'FAILED'%20OR%20startTime%3E1&freeText=x&start=0&size=10\
+        &sort=startTime:ASC%7CtaskType:DESC";
+    for route in [
+        "/api/tasks/search",
+        "/api/tasks/search-v2",
+        "/api/workflow/search-by-tasks",
+        "/api/workflow/search-by-tasks-v2",
+    ] {
+        list.find(route, &[], tasks);
+    }
+    list.find("/api/admin/task/{a}", &[task], "?start=0&count=10");
+    list.add("POST", "/api/tasks/queue/requeue/{a}", &[task], "", None);
+    let place = "?path=x&operation=READ&payloadType=TASK_INPUT";
+    list.find("/api/tasks/externalstoragelocation", &[], place);
+    list.find("/api/workflow/externalstoragelocation", &[], place);
     let search = "?query=workflowType%20IN%20(a%2C%20'b*')%20AND%20startTime%3E%3D1%20OR%20status%3D'RUNNING'\
         &freeText=x&start=0&size=10&sort=startTime:ASC%7Cstatus:DESC&classifier=a,b&topLevelOnly=true";
     list.find("/api/workflow/search", &[], search);
@@ -921,6 +937,10 @@ fn is_accepted(sample: &Sample, answer: &Answer) -> bool {
         | "/api/workflow/{a}/rerun" => answer.status == 409,
         "/api/workflow/{a}/skiptask/{b}" => answer.status == 404,
         "/api/token" => answer.status == 404,
+        // Large values are never stored outside.
+        "/api/tasks/externalstoragelocation" | "/api/workflow/externalstoragelocation" => {
+            answer.status == 400
+        }
         _ => false,
     };
     unanswered || refused || (200..300).contains(&answer.status)

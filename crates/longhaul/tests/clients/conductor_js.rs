@@ -63,3 +63,8 @@ async fn events() {
 async fn reopening() {
     run_node("reopening.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn compatibility() {
+    run_node("compatibility.mjs", &Server::start().await).await;
+}

@@ -91,3 +91,8 @@ async fn the_examples_on_the_page_about_operators_work() {
 async fn reopening() {
     run_conductor("reopening.py", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn compatibility() {
+    run_conductor("compatibility.py", &Server::start().await).await;
+}

@@ -116,6 +116,29 @@ pub(crate) fn routes() -> Routes {
             "/api/workflow/search-v2",
             get(OPERATORS, search::search_workflows),
         )
+        .route(
+            "/api/workflow/search-by-tasks",
+            get(OPERATORS, search::by_tasks),
+        )
+        .route(
+            "/api/workflow/search-by-tasks-v2",
+            get(OPERATORS, search::workflows_by_tasks),
+        )
+        .route(
+            "/api/workflow/externalstoragelocation",
+            get(OPERATORS, search::no_external_storage),
+        )
+        .route("/api/tasks/search", get(OPERATORS, search::tasks))
+        .route("/api/tasks/search-v2", get(OPERATORS, search::whole_tasks))
+        .route(
+            "/api/tasks/externalstoragelocation",
+            get(WORKERS, search::no_external_storage),
+        )
+        .route(
+            "/api/tasks/queue/requeue/{a}",
+            post(WORKERS, search::requeue),
+        )
+        .route("/api/admin/task/{a}", get(OPERATORS, search::pending_tasks))
         .route("/api/workflow/running/{a}", get(OPERATORS, search::running))
         .route(
             "/api/workflow/correlated/batch",
@@ -361,19 +384,7 @@ pub(crate) fn owns(path: &str) -> bool {
 fn is_unserved(path: &str) -> bool {
     let mut segments = path.split('/').skip(2);
     let segments: [&str; 5] = std::array::from_fn(|_| segments.next().unwrap_or_default());
-    matches!(
-        segments,
-        [
-            "workflow",
-            "bulk" | "search-by-tasks" | "search-by-tasks-v2" | "externalstoragelocation",
-            ..
-        ] | [
-            "tasks",
-            "search" | "search-v2" | "externalstoragelocation",
-            "",
-            ..
-        ] | ["tasks", "queue", "requeue", ..]
-    )
+    matches!(segments, ["workflow", "bulk", ..])
 }
 
 /// Answers a request for a path of this plane that no route has.
@@ -438,12 +449,7 @@ mod tests {
 
     #[test]
     fn literal_segments_of_other_servers_are_not_variables() {
-        for path in [
-            "/api/workflow/bulk/pause",
-            "/api/workflow/search-by-tasks",
-            "/api/tasks/search",
-            "/api/tasks/queue/requeue/t",
-        ] {
+        for path in ["/api/workflow/bulk/pause"] {
             assert!(is_unserved(path), "{path}");
         }
         for path in [

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_host::{Correlated, Instances, SearchExecutions, Searched};
+use longhaul_host::{Correlated, Instances, SearchExecutions, SearchTasks, Searched};
 use longhaul_protocol::conductor::{CorrelatedRequest, SearchResult, Workflow};
 
 use super::answer::Answer;
-use super::call::{Call, refused};
+use super::call::{Call, bad_request, refused};
 use super::metadata::version;
 use crate::gate::Refusal;
 
@@ -67,6 +67,75 @@ pub(super) async fn running(call: Call) -> Result<Answer, Refusal> {
         .instances(&call.namespace, call.segment("a"), version, wanted)
         .await;
     Ok(Answer::json(&found.map_err(refused)?))
+}
+
+fn read_tasks(call: &Call) -> Result<SearchTasks, Refusal> {
+    let text = |name: &str| call.text(name).map(str::to_owned);
+    Ok(SearchTasks {
+        start: call.number("start")?.unwrap_or(0),
+        size: call.number("size")?.unwrap_or(SIZE_DEFAULT),
+        sort: text("sort"),
+        free_text: text("freeText"),
+        query: text("query"),
+    })
+}
+
+/// Returns a page of summaries of tasks.
+pub(super) async fn tasks(call: Call) -> Result<Answer, Refusal> {
+    let search = read_tasks(&call)?;
+    let tasks = call.host().execution_tasks();
+    let found = tasks.search_summaries(&call.namespace, &search).await;
+    Ok(Answer::json(&shown(found.map_err(refused)?)))
+}
+
+/// As [`tasks`], with whole tasks instead of summaries.
+pub(super) async fn whole_tasks(call: Call) -> Result<Answer, Refusal> {
+    let search = read_tasks(&call)?;
+    let tasks = call.host().execution_tasks();
+    let found = tasks.search(&call.namespace, &search).await;
+    Ok(Answer::json(&shown(found.map_err(refused)?)))
+}
+
+/// Returns a page of summaries of the runs that have tasks like this.
+pub(super) async fn by_tasks(call: Call) -> Result<Answer, Refusal> {
+    let search = read_tasks(&call)?;
+    let executions = call.host().executions();
+    let found = executions.search_by_tasks(&call.namespace, &search).await;
+    Ok(Answer::json(&shown(found.map_err(refused)?)))
+}
+
+/// As [`by_tasks`], with whole workflows instead of summaries.
+pub(super) async fn workflows_by_tasks(call: Call) -> Result<Answer, Refusal> {
+    let search = read_tasks(&call)?;
+    let executions = call.host().executions();
+    let found = executions
+        .search_workflows_by_tasks(&call.namespace, &search)
+        .await;
+    Ok(Answer::json(&shown(found.map_err(refused)?)))
+}
+
+/// Returns the tasks of a type that have not ended, oldest first.
+pub(super) async fn pending_tasks(call: Call) -> Result<Answer, Refusal> {
+    let start = call.number("start")?.unwrap_or(0);
+    let count = call.number("count")?.unwrap_or(SIZE_DEFAULT);
+    let tasks = call.host().execution_tasks();
+    let found = tasks.pending(&call.namespace, call.segment("a"), start, count);
+    Ok(Answer::json(&found.await.map_err(refused)?))
+}
+
+/// Returns how many tasks of a type wait in their queues.
+pub(super) async fn requeue(call: Call) -> Result<Answer, Refusal> {
+    let tasks = call.host().execution_tasks();
+    let waiting = tasks.waiting(&call.namespace, call.segment("a")).await;
+    Ok(Answer::Text(waiting.map_err(refused)?.to_string()))
+}
+
+/// Refuses to name a place for large values: all of them are in the store of the server.
+pub(super) async fn no_external_storage(_call: Call) -> Result<Answer, Refusal> {
+    Err(bad_request(
+        "External payload storage is not configured. Send inputs and outputs in the request."
+            .to_owned(),
+    ))
 }
 
 async fn correlated(

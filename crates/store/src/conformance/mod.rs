@@ -21,6 +21,7 @@ pub mod reopening;
 pub mod runs;
 pub mod sessions;
 pub mod sharing;
+pub mod task_search;
 pub mod tasks;
 pub mod visibility;
 
@@ -53,6 +54,8 @@ macro_rules! conformance_tests {
             executions: a_search_finds_and_counts_its_runs, a_search_sorts_and_pages, a_search_follows_every_change,
                 lists_keep_the_programs_apart, a_search_stays_in_its_namespace;
             reopening: an_opened_run_is_in_lists_and_due_again, deleted_tasks_are_gone;
+            task_search: tasks_are_found_and_counted, tasks_are_sorted_and_paged, runs_are_found_by_their_tasks,
+                a_changed_task_is_found_as_it_is;
             registry: namespaces_are_created_once_and_updated, a_document_has_a_version, of_concurrent_changes_none_is_lost,
                 workers_are_put_replaced_and_deleted,
                 rollouts_are_put_and_replaced;

@@ -33,7 +33,7 @@ use crate::{
     CommandKey, CommandRows, Due, DueLimits, Error, ExecutionPage, ExecutionSearch, Hints,
     Instance, LeaseFilter, Look, Looked, PRUNED_SESSIONS_MAX, Page, QueueCount, QueueKey, Registry,
     RunFilter, RunRead, RunStore, RunSummary, SessionFilter, SessionStore, Shared, Store,
-    StoreFuture, StoredEvent, TaskPlace, TaskStore, Together, Writable,
+    StoreFuture, StoredEvent, TaskPage, TaskPlace, TaskSearch, TaskStore, Together, Writable,
 };
 
 /// A store in a PostgreSQL database, which several servers may use.
@@ -235,6 +235,10 @@ impl RunStore for Postgres {
         search: &'a ExecutionSearch,
     ) -> StoreFuture<'a, ExecutionPage> {
         async move { visibility::executions(&mut *self.pool.get().await?, search).await }.boxed()
+    }
+
+    fn search_tasks<'a>(&'a self, search: &'a TaskSearch) -> StoreFuture<'a, TaskPage> {
+        async move { visibility::tasks(&mut *self.pool.get().await?, search).await }.boxed()
     }
 
     fn history<'a>(

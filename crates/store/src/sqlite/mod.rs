@@ -40,7 +40,7 @@ use crate::{
     CommandKey, CommandRows, Document, DocumentKey, DocumentKind, Due, DueLimits, Error,
     ExecutionPage, ExecutionSearch, Instance, LeaseFilter, Page, QueueCount, QueueKey, Registry,
     RunFilter, RunRead, RunStore, RunSummary, SessionFilter, SessionStore, Shared, Store,
-    StoreFuture, StoredEvent, TaskPlace, TaskStore, Writable,
+    StoreFuture, StoredEvent, TaskPage, TaskPlace, TaskSearch, TaskStore, Writable,
 };
 
 pub use self::open::{Options, Sync};
@@ -161,6 +161,12 @@ impl RunStore for Sqlite {
         let search = search.clone();
         self.pool
             .long(move |connection| visibility::search::executions(connection, search))
+    }
+
+    fn search_tasks<'a>(&'a self, search: &'a TaskSearch) -> StoreFuture<'a, TaskPage> {
+        let search = search.clone();
+        self.pool
+            .long(move |connection| visibility::tasks::search(connection, &search))
     }
 
     fn history<'a>(

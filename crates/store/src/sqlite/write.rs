@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use longhaul_engine::change::{InstanceChange, RunChange, TaskRow};
+use longhaul_protocol::Timestamp;
 use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior, params,
 };
@@ -99,6 +100,8 @@ pub(super) struct Hot<'t> {
     delete_part: CachedStatement<'t>,
     put_task: CachedStatement<'t>,
     delete_task: CachedStatement<'t>,
+    /// A task of a definition run, with the columns of searches.
+    put_found_task: CachedStatement<'t>,
 }
 
 impl<'t> Hot<'t> {
@@ -125,6 +128,19 @@ impl<'t> Hot<'t> {
                  ON CONFLICT (task_id) DO UPDATE SET status = excluded.status, namespace = excluded.namespace,
                  kind = excluded.kind, queue = excluded.queue, priority = excluded.priority,
                  available_at = excluded.available_at, lease_owner = excluded.lease_owner, body = excluded.body",
+            )?,
+            put_found_task: transaction.prepare_cached(
+                "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, body, session_id,
+                 run_id, sequence, task_type, def_name, reference, shown_status, workflow_type, correlation_id, domain, scheduled_at,
+                 started_at, ended_at, updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)
+                 ON CONFLICT (task_id) DO UPDATE SET status = excluded.status, queue = excluded.queue, priority = excluded.priority,
+                 available_at = excluded.available_at, lease_owner = excluded.lease_owner, body = excluded.body,
+                 run_id = excluded.run_id, sequence = excluded.sequence, task_type = excluded.task_type,
+                 def_name = excluded.def_name, reference = excluded.reference, shown_status = excluded.shown_status,
+                 workflow_type = excluded.workflow_type, correlation_id = excluded.correlation_id, domain = excluded.domain,
+                 scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
+                 updated_at = excluded.updated_at",
             )?,
         })
     }
@@ -154,6 +170,35 @@ impl<'t> Hot<'t> {
     }
 
     pub(super) fn put_task(&mut self, task: &TaskRow, body: &str) -> Result<(), Error> {
+        if let Some(facts) = &task.found_by {
+            let micros = |time: Option<Timestamp>| time.map(|time| time.as_micros());
+            self.put_found_task.execute(params![
+                task.task_id.as_str(),
+                task_status(task.status),
+                task.namespace.as_str(),
+                task.kind.as_str(),
+                task.queue.as_str(),
+                task.priority,
+                task.available_at.as_micros(),
+                task.lease_owner.as_ref().map(|owner| owner.as_str()),
+                body,
+                None::<&str>,
+                task.run_id.as_str(),
+                signed(task.sequence.get()),
+                facts.task_type,
+                facts.def_name,
+                facts.reference,
+                facts.status.as_str(),
+                facts.workflow_type,
+                facts.correlation_id,
+                facts.domain,
+                facts.scheduled_at.as_micros(),
+                micros(facts.started_at),
+                micros(facts.ended_at),
+                facts.updated_at.as_micros(),
+            ])?;
+            return Ok(());
+        }
         let session = task.worker_session.as_ref();
         self.put_task.execute(params![
             task.task_id.as_str(),

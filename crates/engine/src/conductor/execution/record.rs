@@ -11,7 +11,7 @@ use longhaul_protocol::history::{
 use longhaul_protocol::id::{TaskId, TaskQueue, WorkerId};
 use longhaul_protocol::sequence::CommandSeq;
 
-use crate::change::{TaskKind, TaskRow, TaskStatus as RowStatus};
+use crate::change::{TaskFacts, TaskKind, TaskRow, TaskStatus as RowStatus};
 use crate::conductor::execution::index::TaskIndex;
 use crate::conductor::execution::operator::event::announce::Transition;
 use crate::conductor::execution::state::{Execution, ExecutionTask, Waiting};
@@ -381,6 +381,19 @@ fn task_row(draft: &Draft<'_>, task: &ExecutionTask) -> TaskRow {
         closed: None,
         start_limits: task.start_limits,
         started_at: task.delivered_at.filter(|_| leased),
+        found_by: Some(Box::new(TaskFacts {
+            task_type: task.task_type.clone(),
+            def_name: task.def_name.clone(),
+            reference: task.reference.clone(),
+            status: task.status,
+            workflow_type: draft.spec.workflow_type.clone(),
+            correlation_id: execution.correlation_id.clone(),
+            domain: task.domain.clone(),
+            scheduled_at: task.scheduled_at,
+            started_at: task.started_at,
+            ended_at: task.ended_at,
+            updated_at: task.updated_at,
+        })),
     }
 }
 

@@ -313,6 +313,7 @@ impl Draft<'_> {
             closed: closed.map(Box::new),
             start_limits: None,
             started_at: None,
+            found_by: None,
         }
     }
 

@@ -197,6 +197,7 @@ impl Draft<'_> {
             closed,
             start_limits: None,
             started_at: None,
+            found_by: None,
         }
     }
 }

@@ -5,6 +5,7 @@ mod compare;
 mod names;
 mod order;
 mod parse;
+mod tasks;
 
 use longhaul_protocol::conductor::WorkflowStatus;
 
@@ -15,7 +16,8 @@ use crate::conductor::execution::view::status_of;
 use crate::run::state::{Part, PartKey, Run};
 
 pub use order::{Direction, Order, SortField, SortKey};
-pub use parse::{free_text, parse_search, parse_sort};
+pub use parse::{free_text, parse_search, parse_sort, parse_task_search, parse_task_sort};
+pub use tasks::{FoundTask, TaskField};
 
 /// Bytes of an input or output that a search by free text looks at. Larger values are stored apart from the run.
 pub use crate::conductor::execution::state::INLINE_BYTES_MAX as SEARCHED_BYTES_MAX;

@@ -1,7 +1,7 @@
 //! The names of fields in queries and sort orders of definition runs.
 
-use super::ExecutionField;
 use super::order::SortField;
+use super::{ExecutionField, TaskField};
 use crate::visibility::condition::Field;
 
 /// The names that a query may use, in the order in which a message lists them.
@@ -22,6 +22,23 @@ pub(super) const NAMES: [&str; 16] = [
     "reasonForIncompletion",
     "failedReferenceTaskNames",
     "event",
+];
+
+/// The names that a query for tasks may use.
+pub(super) const TASK_NAMES: [&str; 13] = [
+    "taskId",
+    "taskType",
+    "taskDefName",
+    "referenceTaskName",
+    "workflowId",
+    "workflowType",
+    "status",
+    "correlationId",
+    "domain",
+    "scheduledTime",
+    "startTime",
+    "endTime",
+    "updateTime",
 ];
 
 /// A resolved name: its kind and the literals that it accepts.
@@ -58,6 +75,29 @@ impl Named {
             "reasonForIncompletion" => text(Own::ReasonForIncompletion),
             "failedReferenceTaskNames" => text(Own::FailedReferences),
             "event" => text(Own::Event),
+            _ => return None,
+        })
+    }
+
+    /// Returns what a name means in a search for tasks; `None` if it is unknown.
+    pub(super) fn read_of_task(name: &str) -> Option<Self> {
+        use TaskField as Own;
+        let text = |field: Own| Self::Text(Field::Task(field));
+        let time = |field: Own| Self::Time(Field::Task(field));
+        Some(match name {
+            "taskId" => text(Own::TaskId),
+            "taskType" => text(Own::TaskType),
+            "taskDefName" => text(Own::DefName),
+            "referenceTaskName" => text(Own::Reference),
+            "workflowId" => text(Own::WorkflowId),
+            "workflowType" => text(Own::WorkflowType),
+            "status" => text(Own::Status),
+            "correlationId" => text(Own::CorrelationId),
+            "domain" => text(Own::Domain),
+            "scheduledTime" => time(Own::ScheduledTime),
+            "startTime" => time(Own::StartTime),
+            "endTime" => time(Own::EndTime),
+            "updateTime" => time(Own::UpdateTime),
             _ => return None,
         })
     }

@@ -69,7 +69,7 @@ impl SortField {
     }
 }
 
-fn compare(left: Option<Term>, right: Option<Term>) -> Ordering {
+pub(super) fn compare(left: Option<Term>, right: Option<Term>) -> Ordering {
     match (left, right) {
         (Some(left), Some(right)) => left.compare(&right).unwrap_or(Ordering::Equal),
         (left, right) => left.is_some().cmp(&right.is_some()),

@@ -11,7 +11,7 @@
 
 use super::Order;
 use super::compare::{Literal, Verb, number, status, text, time};
-use super::names::{NAMES, Named};
+use super::names::{NAMES, Named, TASK_NAMES};
 use super::order::{Direction, SortKey};
 use crate::visibility::condition::Condition;
 use crate::visibility::cursor::Cursor;
@@ -24,11 +24,42 @@ const STARS_MAX: usize = 16;
 /// Fields of a sort order: there are not more.
 const SORT_KEYS_MAX: usize = NAMES.len();
 
-/// Reads a query.
+/// The names of one kind of search.
+#[derive(Clone, Copy)]
+struct Names {
+    read: fn(&str) -> Option<Named>,
+    all: &'static [&'static str],
+    /// What has the fields.
+    of: &'static str,
+}
+
+const OF_WORKFLOWS: Names = Names {
+    read: Named::read,
+    all: &NAMES,
+    of: "workflows",
+};
+
+const OF_TASKS: Names = Names {
+    read: Named::read_of_task,
+    all: &TASK_NAMES,
+    of: "tasks",
+};
+
+/// Reads a query for definition runs.
 pub fn parse_search(text: &str) -> Result<Condition, QueryError> {
+    parse(text, OF_WORKFLOWS)
+}
+
+/// Reads a query for tasks.
+pub fn parse_task_search(text: &str) -> Result<Condition, QueryError> {
+    parse(text, OF_TASKS)
+}
+
+fn parse(text: &str, names: Names) -> Result<Condition, QueryError> {
     check_length(text)?;
     let tokens = lex(text, Dialect::Definition)?;
     let mut parser = Parser {
+        names,
         cursor: Cursor::new(text, &tokens),
         depth: 0,
         literals: 0,
@@ -50,6 +81,15 @@ pub fn free_text(text: &str) -> Result<Option<Condition>, QueryError> {
 
 /// Reads a sort order: `field:ASC` or `field:DESC`, several joined by `|`. Unknown fields are ignored.
 pub fn parse_sort(text: &str) -> Result<Order, QueryError> {
+    sort_of(text, OF_WORKFLOWS)
+}
+
+/// Reads a sort order of tasks, as [`parse_sort`].
+pub fn parse_task_sort(text: &str) -> Result<Order, QueryError> {
+    sort_of(text, OF_TASKS)
+}
+
+fn sort_of(text: &str, names: Names) -> Result<Order, QueryError> {
     check_length(text)?;
     let mut keys = Vec::new();
     let mut at = 1;
@@ -63,7 +103,7 @@ pub fn parse_sort(text: &str) -> Result<Order, QueryError> {
                 return Err(QueryError::new(at, message));
             }
         };
-        if let Some(named) = Named::read(name.trim()) {
+        if let Some(named) = (names.read)(name.trim()) {
             keys.push(SortKey {
                 field: named.into_sort_field(),
                 direction,
@@ -87,6 +127,7 @@ fn check_length(text: &str) -> Result<(), QueryError> {
 }
 
 struct Parser<'a> {
+    names: Names,
     cursor: Cursor<'a>,
     depth: usize,
     literals: usize,
@@ -123,10 +164,12 @@ impl<'a> Parser<'a> {
         let Some(Lexeme::Word(name)) = self.cursor.peek() else {
             return Err(self.cursor.unexpected("a field"));
         };
-        let named = Named::read(name).ok_or_else(|| {
+        let names = self.names;
+        let named = (names.read)(name).ok_or_else(|| {
             let message = format!(
-                "`{name}` is not a field of workflows; the fields are {}",
-                NAMES.join(", ")
+                "`{name}` is not a field of {}; the fields are {}",
+                names.of,
+                names.all.join(", ")
             );
             QueryError::new(at, &message)
         })?;

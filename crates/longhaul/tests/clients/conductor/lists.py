@@ -10,8 +10,10 @@ import time
 from conductor.client.http.models import StartWorkflowRequest, WorkflowDef, WorkflowTask
 from conductor.client.http.models.correlation_ids_search_request import CorrelationIdsSearchRequest
 from conductor.client.http.rest import ApiException
+from conductor.client.workflow.conductor_workflow import ConductorWorkflow
+from conductor.client.workflow.task.simple_task import SimpleTask
 
-from common import EXECUTOR, METADATA, WORKFLOWS, ended, main, start, unique
+from common import EXECUTOR, METADATA, TASKS, WORKFLOWS, ended, main, start, unique
 
 
 def register(task_type: str, version: int = 1, name: str | None = None) -> str:
@@ -127,7 +129,32 @@ def ids_of_open_runs() -> None:
     assert api.get_running_workflow(name, start_time=now - 60_000, end_time=now + 60_000) == [older]
 
 
+def tasks_are_searched() -> None:
+    work = unique("work")
+    workflow = ConductorWorkflow(executor=EXECUTOR, name=unique("tasks"), version=1)
+    workflow >> SimpleTask(work, "t")
+    workflow.register(overwrite=True)
+    first, second = start(workflow.name, n=1), start(workflow.name, n=2)
+    TASKS.update_task_by_ref_name(first, "t", "COMPLETED", {"k": 5})
+    api = TASKS.taskResourceApi
+    found = api.search1(query=f"taskType='{work}'", start=0, size=10)
+    assert found.total_hits == 2, found
+    assert {task.workflow_id for task in found.results} == {first, second}
+    done = api.search_v21(query=f"workflowType='{workflow.name}' AND status IN (COMPLETED)", sort="startTime:ASC")
+    [task] = done.results
+    assert (task.workflow_instance_id, task.output_data["result"]) == (first, {"k": 5}), task
+    assert api.requeue_pending_task(work) == "1"
+    try:
+        api.search1(query="nothing = 1")
+    except ApiException as error:
+        assert error.status == 400, error
+        assert "`nothing` is not a field of tasks" in str(error.body), error.body
+    else:
+        raise AssertionError("an unknown field was accepted")
+
+
 main(
+    tasks_are_searched,
     search_by_type_and_status,
     search_in_pages,
     search_by_free_text,

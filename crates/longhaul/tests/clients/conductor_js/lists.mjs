@@ -1,9 +1,9 @@
 // Lists of runs: search with totals, pages, orders and free text, correlation ids, ids of open runs.
 
 import assert from "node:assert/strict";
-import { humanTask } from "@io-orkes/conductor-javascript";
+import { humanTask, simpleTask } from "@io-orkes/conductor-javascript";
 
-import { build, client, ended, executor, main, refused, unique } from "./common.mjs";
+import { build, client, ended, executor, main, refused, tasks, unique } from "./common.mjs";
 
 const noop = { name: "noop", taskReferenceName: "noop", type: "NOOP" };
 const ids = (runs) => runs.map((run) => run.workflowId);
@@ -122,7 +122,22 @@ async function idsOfOpenRuns() {
   assert.deepEqual((await running(Date.now() - hour, Date.now() + hour)).sort(), [older, newer].sort());
 }
 
+async function searchForTasks() {
+  const work = unique("work");
+  const workflow = await build("tasks", [simpleTask("t", work, { n: "${workflow.input.n}" })]);
+  const [first, second] = [await workflow.startWorkflow({ n: 1 }), await workflow.startWorkflow({ n: 2 })];
+  await executor.updateTaskByRefName("t", first, "COMPLETED", { k: 5 });
+  const found = await tasks.search(0, 10, "", "*", `taskType='${work}'`);
+  assert.equal(found.totalHits, 2);
+  assert.deepEqual(found.results.map((task) => task.workflowId).sort(), [first, second].sort());
+  const done = await tasks.search(0, 10, "startTime:DESC", "*", `taskDefName='${work}' AND status='COMPLETED'`);
+  assert.equal(done.totalHits, 1);
+  assert.equal(done.results[0].workflowId, first);
+  await refused(/`nothing` is not a field of tasks/, () => tasks.search(0, 10, "", "*", "nothing = 1"));
+}
+
 await main({}, [
+  searchForTasks,
   searchByTypeAndStatus,
   searchInPages,
   searchInOrder,

@@ -45,6 +45,10 @@ pub(super) fn node_command(program: &str, server: &Server) -> Command {
     let mut command = client_program("node");
     command
         .arg(folder.join(program))
+        .env(
+            "LONGHAUL_ROOT",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../.."),
+        )
         .env("LONGHAUL_URL", server.url());
     command
 }

@@ -13,7 +13,9 @@ const WORKER: &[Role] = &[Role::Worker];
 const OPERATOR: &[Role] = &[Role::Operator];
 
 /// The first segments of the plane that have routes.
-const SEGMENTS: [&str; 5] = ["metadata", "workflow", "tasks", "schema", "version"];
+const SEGMENTS: [&str; 8] = [
+    "metadata", "workflow", "tasks", "schema", "version", "event", "queue", "admin",
+];
 
 /// Returns the method and path of every route that needs a credential, and whether a worker may call it.
 fn routes() -> Vec<(Method, String, bool)> {

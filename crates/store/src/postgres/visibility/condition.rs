@@ -104,6 +104,8 @@ pub(super) fn column(sql: &mut Sql, field: &Field) -> Option<&'static str> {
             ExecutionField::FailedReferences => ("s.failed_references", true),
             ExecutionField::Event => ("NULL::text", false),
         },
+        // Only rows of tasks have them.
+        Field::Task(_) => ("NULL::text", false),
         Field::Attribute { .. } => return None,
     };
     sql.uses_state |= uses_state;
@@ -144,7 +146,7 @@ fn check_attribute(sql: &mut Sql, namespace: &str, field: &Field, matcher: &Matc
 }
 
 /// Binds a value to compare a column of runs with.
-fn bind_in_column(sql: &mut Sql, term: &Term) {
+pub(super) fn bind_in_column(sql: &mut Sql, term: &Term) {
     match term {
         Term::Text(text) => sql.bind(escaped(text).into_owned()),
         Term::Integer(integer) => sql.bind(*integer),
@@ -156,7 +158,12 @@ fn bind_in_column(sql: &mut Sql, term: &Term) {
 }
 
 /// Writes the condition that a column matches.
-fn matches(sql: &mut Sql, column: &'static str, matcher: &Matcher, bind: fn(&mut Sql, &Term)) {
+pub(super) fn matches(
+    sql: &mut Sql,
+    column: &'static str,
+    matcher: &Matcher,
+    bind: fn(&mut Sql, &Term),
+) {
     match matcher {
         Matcher::OneOf(terms) => any(sql, column, " = ", terms, bind),
         Matcher::NoneOf(terms) => {

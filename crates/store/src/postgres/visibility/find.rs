@@ -70,7 +70,7 @@ pub(in crate::postgres) async fn run_ids(
 }
 
 /// Begins to read one moment. Dropping it ends it.
-async fn snapshot(client: &mut Connected) -> Result<Transaction<'_>, Error> {
+pub(super) async fn snapshot(client: &mut Connected) -> Result<Transaction<'_>, Error> {
     client.count();
     let client: &mut tokio_postgres::Client = client;
     let builder = client.build_transaction();

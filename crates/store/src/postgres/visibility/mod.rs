@@ -5,6 +5,8 @@
 mod condition;
 mod find;
 mod sql;
+mod tasks;
 
 pub(super) use find::{executions, run_ids, runs};
 pub(super) use sql::Sql;
+pub(super) use tasks::tasks;

@@ -55,12 +55,18 @@ pub(super) const APPEND_EVENTS: &str = "INSERT INTO events (run_id, sequence, id
      SELECT * FROM unnest($1::text[], $2::int8[], $3::text[], $4::text[], $5::int8[], $6::text[], $7::text[], $8::text[], $9::text[])";
 
 pub(super) const PUT_TASKS: &str = "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, session_id, type_name,
-     fairness_key, body)
+     fairness_key, body, run_id, sequence, task_type, def_name, reference, shown_status, workflow_type, correlation_id, domain,
+     scheduled_at, started_at, ended_at, updated_at)
      SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int2[], $7::int8[], $8::text[], $9::text[],
-     $10::text[], $11::text[], $12::text[])
+     $10::text[], $11::text[], $12::text[], $13::text[], $14::int8[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[],
+     $20::text[], $21::text[], $22::int8[], $23::int8[], $24::int8[], $25::int8[])
      ON CONFLICT (task_id) DO UPDATE SET status = excluded.status, namespace = excluded.namespace, kind = excluded.kind,
      queue = excluded.queue, priority = excluded.priority, available_at = excluded.available_at, lease_owner = excluded.lease_owner,
-     type_name = excluded.type_name, fairness_key = excluded.fairness_key, body = excluded.body";
+     type_name = excluded.type_name, fairness_key = excluded.fairness_key, body = excluded.body, run_id = excluded.run_id,
+     sequence = excluded.sequence, task_type = excluded.task_type, def_name = excluded.def_name, reference = excluded.reference,
+     shown_status = excluded.shown_status, workflow_type = excluded.workflow_type, correlation_id = excluded.correlation_id,
+     domain = excluded.domain, scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, ended_at = excluded.ended_at,
+     updated_at = excluded.updated_at";
 
 /// Skips a row that a look holds: it is of no use for long.
 pub(super) const GIVE_BACK: &str = "DELETE FROM taken t

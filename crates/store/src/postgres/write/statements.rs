@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use futures::try_join;
-use longhaul_engine::change::RunChange;
+use longhaul_engine::change::{RunChange, TaskFacts, TaskRow};
 use longhaul_protocol::Timestamp;
 use tokio_postgres::Error as PostgresError;
 use tokio_postgres::types::ToSql;
@@ -23,6 +23,9 @@ use crate::encode::{
 use crate::postgres::connect::Connected;
 use crate::postgres::look::{run_key, session_key, task_key};
 use crate::postgres::text::{escaped, value};
+
+/// A column of searches for tasks.
+type TextOf<'f> = dyn for<'t> Fn(&'t TaskRow, &'t TaskFacts) -> Option<Cow<'t, str>> + 'f;
 
 /// The writes of one batch on one connection.
 pub(super) struct Batch<'a> {
@@ -383,6 +386,18 @@ impl Batch<'_> {
             return Ok(());
         }
         let tasks = || self.rows.tasks.values().map(|(task, _)| *task);
+        // Columns of searches, which only tasks of definition runs have.
+        let found = |column: &TextOf<'_>| -> Vec<Option<String>> {
+            let of = |task: &TaskRow| {
+                let facts = task.found_by.as_deref()?;
+                column(task, facts).map(Cow::into_owned)
+            };
+            tasks().map(of).collect()
+        };
+        let number = |column: &dyn Fn(&TaskRow, &TaskFacts) -> Option<i64>| -> Vec<Option<i64>> {
+            let of = |task: &TaskRow| column(task, task.found_by.as_deref()?);
+            tasks().map(of).collect()
+        };
         self.write(
             PUT_TASKS,
             &[
@@ -430,6 +445,19 @@ impl Batch<'_> {
                     .values()
                     .map(|(_, body)| *body)
                     .collect::<Vec<_>>(),
+                &found(&|task, _| Some(escaped(task.run_id.as_str()))),
+                &number(&|task, _| i64::try_from(task.sequence.get()).ok()),
+                &found(&|_, facts| Some(escaped(&facts.task_type))),
+                &found(&|_, facts| Some(escaped(&facts.def_name))),
+                &found(&|_, facts| Some(escaped(&facts.reference))),
+                &found(&|_, facts| Some(facts.status.as_str().into())),
+                &found(&|_, facts| Some(escaped(&facts.workflow_type))),
+                &found(&|_, facts| facts.correlation_id.as_deref().map(escaped)),
+                &found(&|_, facts| facts.domain.as_deref().map(escaped)),
+                &number(&|_, facts| Some(facts.scheduled_at.as_micros())),
+                &number(&|_, facts| facts.started_at.map(Timestamp::as_micros)),
+                &number(&|_, facts| facts.ended_at.map(Timestamp::as_micros)),
+                &number(&|_, facts| Some(facts.updated_at.as_micros())),
             ],
         )
         .await

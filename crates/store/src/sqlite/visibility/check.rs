@@ -90,6 +90,8 @@ pub(super) fn column(field: &Field) -> Option<&'static str> {
             }
             ExecutionField::Event => "NULL",
         },
+        // Only rows of tasks have them.
+        Field::Task(_) => "NULL",
         Field::Attribute { .. } => return None,
     })
 }

@@ -298,7 +298,7 @@ impl Group<'_> {
             Field::Execution(ExecutionField::ParentId) if names_parents(&test.matcher) => {
                 Read::Parent
             }
-            Field::Execution(_) => return None,
+            Field::Execution(_) | Field::Task(_) => return None,
         };
         match &test.matcher {
             Matcher::OneOf(_) | Matcher::Compare(..) | Matcher::StartsWith(_) => Some(Key {

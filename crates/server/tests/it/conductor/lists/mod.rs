@@ -2,3 +2,4 @@
 
 mod correlation;
 mod search;
+mod tasks;

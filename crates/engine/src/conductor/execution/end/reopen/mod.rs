@@ -175,7 +175,9 @@ impl Pass<'_, '_> {
             execution.last_retried_at = Some(now);
         }
         let earlier = self.draft.remove_tasks(&removed);
-        if self.draft.spec.parent.is_some() {
+        // A run of code that called this one has its result, or gets the first one that arrives.
+        let parent = self.draft.spec.parent.as_deref();
+        if parent.is_some_and(|parent| !parent.other_family) {
             let body = OutboxBody::ExecutionReopened { life };
             self.draft.outbox().enqueue(body);
         }
