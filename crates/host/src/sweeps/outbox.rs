@@ -16,6 +16,7 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::id::RunId;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 use crate::Host;
 use crate::error::{Error, Result};
@@ -167,12 +168,21 @@ async fn deliver_all(host: &Host, sender: &RunId) -> Vec<RunId> {
 }
 
 /// Delivers the messages of a definition run before a caller is answered. Returns the definition runs that received one. A message
-/// that the sweep delivers at the same time is delivered twice; the second time it changes nothing.
-pub(crate) async fn deliver_now(host: &Host, sender: &RunId) -> Result<Vec<RunId>> {
-    if host.inner.wakes.outbox.take_one(sender) {
-        Ok(deliver_all(host, sender).await)
-    } else {
-        deliver_messages(host, sender).await
+/// that the sweep delivers at the same time is delivered twice; the second time it changes nothing. A delivery that takes longer goes on
+/// by itself, and so does one whose caller hangs up: an event may have thousands of handlers.
+pub(crate) async fn deliver_now(host: &Host, sender: &RunId, until: Instant) -> Result<Vec<RunId>> {
+    let (of, run_id) = (host.clone(), sender.clone());
+    let delivery = host.inner.tasks.spawn(async move {
+        if of.inner.wakes.outbox.take_one(&run_id) {
+            Ok(deliver_all(&of, &run_id).await)
+        } else {
+            deliver_messages(&of, &run_id).await
+        }
+    });
+    match tokio::time::timeout_at(until, delivery).await {
+        Ok(Ok(receivers)) => receivers,
+        // The sweep and the alarm of the sender repeat what is left.
+        Ok(Err(_)) | Err(_) => Ok(Vec::new()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! the connection broke ends with a transport error; this is its published behaviour. `supervisor` starts it again, as the
 //! supervisor of an operator would.
 
+mod events;
 pub(crate) mod executions;
 mod judge;
 mod shapes;

@@ -16,7 +16,8 @@ ALTER TABLE tasks
     ADD COLUMN ended_at       bigint,
     ADD COLUMN updated_at     bigint;
 
--- Rows of earlier releases get their values from the records of the tasks.
+-- Rows of earlier releases get their values from the records of the tasks, in the columns and in the body, from which a copy of the
+-- store is made.
 UPDATE tasks t SET
     run_id = f.run_id, sequence = f.sequence, task_type = f.record ->> 'task_type', def_name = f.record ->> 'def_name',
     reference = f.record ->> 'reference', shown_status = f.record ->> 'status', workflow_type = f.workflow_type,
@@ -24,7 +25,12 @@ UPDATE tasks t SET
     scheduled_at = (extract(epoch FROM (f.record ->> 'scheduled_at')::timestamptz) * 1000000)::bigint,
     started_at = (extract(epoch FROM (f.record ->> 'started_at')::timestamptz) * 1000000)::bigint,
     ended_at = (extract(epoch FROM (f.record ->> 'ended_at')::timestamptz) * 1000000)::bigint,
-    updated_at = (extract(epoch FROM (f.record ->> 'updated_at')::timestamptz) * 1000000)::bigint
+    updated_at = (extract(epoch FROM (f.record ->> 'updated_at')::timestamptz) * 1000000)::bigint,
+    body = left(t.body, -1) || ',"found_by":' || json_build_object(
+        'task_type', f.record -> 'task_type', 'def_name', f.record -> 'def_name', 'reference', f.record -> 'reference',
+        'status', f.record -> 'status', 'workflow_type', f.workflow_type, 'correlation_id', f.correlation_id,
+        'domain', f.record -> 'domain', 'scheduled_at', f.record -> 'scheduled_at', 'started_at', f.record -> 'started_at',
+        'ended_at', f.record -> 'ended_at', 'updated_at', f.record -> 'updated_at')::text || '}'
 FROM (
     SELECT x.task_id, r.run_id, r.workflow_type, r.correlation_id, (x.body::json ->> 'sequence')::bigint AS sequence,
            coalesce(p.body::json -> 'task', p.body::json -> 'past') AS record

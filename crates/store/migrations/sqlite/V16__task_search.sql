@@ -15,7 +15,8 @@ ALTER TABLE tasks ADD COLUMN started_at INTEGER;
 ALTER TABLE tasks ADD COLUMN ended_at INTEGER;
 ALTER TABLE tasks ADD COLUMN updated_at INTEGER;
 
--- Rows of earlier releases get their values from the records of the tasks. A time is text with microseconds.
+-- Rows of earlier releases get their values from the records of the tasks, in the columns and in the body, from which a copy of the
+-- store is made. A time is text with microseconds.
 CREATE TEMP TABLE found_tasks AS
 SELECT t.task_key, r.run_id, r.workflow_type, r.correlation_id, CAST(t.body ->> '$.sequence' AS INTEGER) AS sequence,
        coalesce(p.body -> '$.task', p.body -> '$.past') AS record
@@ -36,7 +37,13 @@ UPDATE tasks SET
     ended_at = CAST(strftime('%s', f.record ->> '$.ended_at') AS INTEGER) * 1000000
         + CAST(substr(f.record ->> '$.ended_at', 21, 6) AS INTEGER),
     updated_at = CAST(strftime('%s', f.record ->> '$.updated_at') AS INTEGER) * 1000000
-        + CAST(substr(f.record ->> '$.updated_at', 21, 6) AS INTEGER)
+        + CAST(substr(f.record ->> '$.updated_at', 21, 6) AS INTEGER),
+    body = json_set(tasks.body, '$.found_by', json_object(
+        'task_type', f.record ->> '$.task_type', 'def_name', f.record ->> '$.def_name', 'reference', f.record ->> '$.reference',
+        'status', f.record ->> '$.status', 'workflow_type', f.workflow_type, 'correlation_id', f.correlation_id,
+        'domain', f.record ->> '$.domain', 'scheduled_at', f.record ->> '$.scheduled_at',
+        'started_at', f.record ->> '$.started_at', 'ended_at', f.record ->> '$.ended_at',
+        'updated_at', f.record ->> '$.updated_at'))
 FROM found_tasks f WHERE f.task_key = tasks.task_key;
 
 DROP TABLE found_tasks;

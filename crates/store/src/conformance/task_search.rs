@@ -2,14 +2,14 @@
 
 use longhaul_engine::RunChange;
 use longhaul_engine::change::{TaskFacts, TaskKind, TaskRow, TaskStatus as RowStatus};
-use longhaul_engine::run::state::Run;
+use longhaul_engine::run::state::{Part, PartKey, Run};
 use longhaul_engine::visibility::execution::{free_text, parse_task_search, parse_task_sort};
 use longhaul_protocol::conductor::TaskStatus;
 use longhaul_protocol::id::RunId;
 use serde_json::json;
 
 use super::executions::definition_run;
-use super::fixture::{advance, at, commit, create, load, namespace, next, task};
+use super::fixture::{advance, at, commit, create, load, namespace, next, part, task};
 use crate::{Store, TaskPage, TaskResults, TaskSearch};
 
 /// Returns the row of a task of a definition run.
@@ -44,8 +44,28 @@ fn found(change: &RunChange, number: u64, name: &str, status: TaskStatus) -> Tas
     }
 }
 
+/// Returns the record of a task, as the run keeps it.
+fn record(row: &TaskRow) -> (PartKey, Option<Part>) {
+    let facts = row.found_by.as_ref().unwrap();
+    let mut record = serde_json::to_value(facts).unwrap();
+    for (name, value) in [
+        ("id", json!(row.task_id)),
+        ("seq", json!(row.sequence)),
+        ("first_scheduled_at", json!(facts.scheduled_at)),
+        ("input", json!({"inline": {}})),
+    ] {
+        record[name] = value;
+    }
+    let number = row.sequence.get();
+    if facts.status.is_terminal() {
+        (PartKey::Past(number), Some(part(json!({"past": record}))))
+    } else {
+        (PartKey::Task(number), Some(part(json!({"task": record}))))
+    }
+}
+
 /// Three definition runs with tasks, and a run of code with one that no search shows.
-async fn fill(store: &dyn Store) {
+pub async fn fill(store: &dyn Store) {
     let code = create(store, "code").await;
     let mut change = next(&code);
     change.tasks = vec![task(&change, "code-task", RowStatus::Completed)];
@@ -83,11 +103,13 @@ async fn fill(store: &dyn Store) {
             .zip(tasks)
             .map(|(number, (name, status))| found(&change, number, name, status))
             .collect();
+        change.parts.extend(change.tasks.iter().map(record));
         commit(store, change).await.unwrap();
     }
 }
 
-fn search(query: &str, sort: &str) -> TaskSearch {
+/// Returns a search for tasks.
+pub fn search(query: &str, sort: &str) -> TaskSearch {
     let condition = match query.strip_prefix("text:") {
         Some(text) => free_text(text).unwrap(),
         None if query.is_empty() => None,

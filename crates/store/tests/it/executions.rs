@@ -8,6 +8,7 @@ use longhaul_engine::run::state::ClosedReason;
 use longhaul_engine::visibility::execution::parse_search;
 use longhaul_store::conformance::executions::{definition_run, search};
 use longhaul_store::conformance::fixture::{close, next};
+use longhaul_store::conformance::task_search;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
 use longhaul_store::{ExecutionSearch, RunStore as _, Store};
@@ -279,4 +280,60 @@ async fn definition_runs_of_an_earlier_release_are_found() {
         .execute_batch(include_str!("../../migrations/sqlite/V7__executions.sql"))
         .unwrap();
     compare(&searches, &model, &Sqlite::open(&path).unwrap()).await;
+}
+
+#[tokio::test]
+async fn tasks_of_an_earlier_release_are_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    let searches = [
+        ("", ""),
+        ("taskType = greet", "taskId:ASC"),
+        ("taskDefName = script", ""),
+        ("correlationId = 'c-1'", ""),
+        ("workflowType = flow AND status = FAILED", ""),
+        ("startTime IS null", ""),
+        ("domain = blue", ""),
+        ("", "updateTime:DESC|endTime:ASC"),
+        ("scheduledTime > 1767225601000", ""),
+    ]
+    .map(|(query, sort)| task_search::search(query, sort));
+    let model = Memory::new();
+    task_search::fill(&model).await;
+    task_search::fill(&Sqlite::open(&path).unwrap()).await;
+    // As the schema before left it.
+    let columns = [
+        "run_id",
+        "sequence",
+        "task_type",
+        "def_name",
+        "reference",
+        "shown_status",
+        "workflow_type",
+        "correlation_id",
+        "domain",
+        "scheduled_at",
+        "started_at",
+        "ended_at",
+        "updated_at",
+    ];
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute_batch(
+        "DROP INDEX tasks_found_by_status; DROP INDEX tasks_found_by_type; DROP INDEX tasks_found_by_definition;
+         DROP INDEX tasks_found_by_run; DELETE FROM schema_compatibility WHERE version = 16;",
+    )
+    .unwrap();
+    for column in columns {
+        let drop = format!("ALTER TABLE tasks DROP COLUMN {column}");
+        file.execute_batch(&drop).unwrap();
+    }
+    let migration = include_str!("../../migrations/sqlite/V16__task_search.sql");
+    file.execute_batch(migration).unwrap();
+    drop(file);
+    let store = Sqlite::open(&path).unwrap();
+    for search in searches {
+        let expected = model.search_tasks(&search).await.unwrap();
+        let found = store.search_tasks(&search).await.unwrap();
+        assert_eq!(found, expected, "{:?}", search.condition);
+    }
 }

@@ -203,7 +203,7 @@ impl Executions<'_> {
                 next.push(run_id.clone());
             }
             if remainder.has_messages {
-                next.extend(deliver_now(self.host, &run_id).await?);
+                next.extend(deliver_now(self.host, &run_id, until).await?);
             }
             for run_id in next {
                 let executor = &self.host.inner.executor;

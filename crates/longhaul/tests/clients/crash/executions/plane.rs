@@ -42,11 +42,11 @@ impl Plane {
         answer
     }
 
-    pub(super) async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         self.insist(reqwest::Method::GET, path, None).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Value {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Value {
         self.insist(reqwest::Method::POST, path, Some(body)).await
     }
 
