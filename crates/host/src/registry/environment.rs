@@ -140,7 +140,7 @@ impl Revealed {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
                 let text = number.to_string();
-                if self.forms.iter().any(|form| *form == text) {
+                if self.forms.contains(&text) {
                     *value = Value::from(REDACTED);
                 }
             }

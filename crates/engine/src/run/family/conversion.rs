@@ -43,9 +43,8 @@ pub(crate) fn input(arguments: &Payload) -> Result<Object, CodecError> {
     if arguments.kind() != Some(Kind::Array) {
         return Ok(Object::new());
     }
-    let mut list = match json_of(arguments)? {
-        Value::Array(list) => list,
-        other => vec![other],
+    let Value::Array(mut list) = json_of(arguments)? else {
+        return Ok(Object::new());
     };
     Ok(match list.pop() {
         None => Object::new(),

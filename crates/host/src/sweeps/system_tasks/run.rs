@@ -99,22 +99,21 @@ async fn take_one(host: &Host, served: &Served) -> Result<()> {
         worker_id: Some(server_name),
         served_seconds: Some(LEASE_SECONDS),
     };
-    for task in tasks.claim(vec![taken], holder).await? {
-        let running = Running {
-            host: host.clone(),
-            runner: Arc::clone(&served.runner),
-            held: HeldTask {
-                task_id: task.task_id.as_str().into(),
-                seq: u64::try_from(task.seq).unwrap_or(0),
-                poll_count: u32::try_from(task.poll_count).unwrap_or(0),
-            },
-            run_id: RunId::from(task.workflow_instance_id.as_str()),
-            held_until: begun_at + Duration::from_secs(LEASE_SECONDS),
-        };
-        inner.tasks.spawn(running.to_the_end(task, slot, busy));
-        // One task was taken, so there is no second one.
-        break;
-    }
+    let Some(task) = tasks.claim(vec![taken], holder).await?.pop() else {
+        return Ok(());
+    };
+    let running = Running {
+        host: host.clone(),
+        runner: Arc::clone(&served.runner),
+        held: HeldTask {
+            task_id: task.task_id.as_str().into(),
+            seq: u64::try_from(task.seq).unwrap_or(0),
+            poll_count: u32::try_from(task.poll_count).unwrap_or(0),
+        },
+        run_id: RunId::from(task.workflow_instance_id.as_str()),
+        held_until: begun_at + Duration::from_secs(LEASE_SECONDS),
+    };
+    inner.tasks.spawn(running.finish(task, slot, busy));
     Ok(())
 }
 
@@ -129,7 +128,8 @@ struct Running {
 }
 
 impl Running {
-    async fn to_the_end(mut self, task: Task, _slot: OwnedSemaphorePermit, _busy: Busy) {
+    /// Runs the task and reports its end. The slot and the host are busy until then.
+    async fn finish(mut self, task: Task, _slot: OwnedSemaphorePermit, _busy: Busy) {
         let runner = Arc::clone(&self.runner);
         let mut input = task.input_data.clone();
         let revealed = self.host.inner.config.environment.reveal(&mut input);

@@ -92,7 +92,7 @@ async fn answer(
         body: String::from_utf8(body.to_vec()).unwrap(),
         answer,
     });
-    let (status, body) = answered.await.unwrap_or((500, json!("no answer")));
+    let (status, body) = answered.await.unwrap_or_else(|_| (500, json!("no answer")));
     let status = axum::http::StatusCode::from_u16(status).unwrap();
     let headers = [("content-type", "application/json")];
     (status, headers, body.to_string()).into_response()
