@@ -14,8 +14,9 @@ use longhaul_engine::conductor::limits::SUB_WORKFLOW_DEPTH_MAX;
 use longhaul_engine::run::state::{ClosedReason, Part, Run};
 use longhaul_protocol::conductor::{Object, TaskStatus};
 use longhaul_protocol::id::{Namespace, RunId, TaskId};
+use tokio::time::Instant;
 
-use super::is_of;
+use super::{PASSES_WAIT, is_of};
 use crate::conductor::refusal::ConductorRefusal;
 use crate::error::{Error, Result};
 use crate::sweeps::outbox::deliver_now;
@@ -81,7 +82,8 @@ impl Executions<'_> {
         let mut run_id = self.find(namespace, id).await?;
         if which == RetriedRun::DeepestFailed {
             // A sub-workflow of a run that ended a moment ago is still to be stopped.
-            deliver_now(self.host, &run_id).await?;
+            let until = Instant::now() + PASSES_WAIT;
+            deliver_now(self.host, &run_id, until).await?;
             for _ in 0..SUB_WORKFLOW_DEPTH_MAX {
                 match self.failed_child(&run_id).await? {
                     Some(child) => run_id = child,
