@@ -34,6 +34,7 @@ mod views;
 pub use clock::skew::{ClockSkew, SkewLevel};
 pub use conductor::definitions::Existing;
 pub use conductor::executions::reopening::{DefinitionUsed, Rerun, RetriedRun};
+pub use conductor::executions::trial::{Mock, Mocks};
 pub use conductor::executions::{ExecutionView, StartExecution};
 pub use conductor::poll_data::LastPoll;
 pub use conductor::refusal::ConductorRefusal;

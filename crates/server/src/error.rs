@@ -182,6 +182,7 @@ fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
         | ConductorRefusal::NoSuchExecution(_)
         | ConductorRefusal::NoSuchTask(_)
         | ConductorRefusal::TaskOfOtherWorkflow { .. }
+        | ConductorRefusal::NoBlockedTask { .. }
         | ConductorRefusal::NoOpenTask { .. } => StatusCode::NOT_FOUND,
     }
 }

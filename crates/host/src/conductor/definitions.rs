@@ -273,6 +273,21 @@ impl Finder {
         namespace: &Namespace,
         definition: &WorkflowDef,
     ) -> Result<std::result::Result<Arc<Snapshot>, String>> {
+        Ok(match self.compiled(namespace, definition).await? {
+            Ok(snapshot) => Ok(self
+                .snapshots
+                .store(&*self.store, Arc::new(snapshot))
+                .await?),
+            Err(why) => Err(why),
+        })
+    }
+
+    /// As [`Self::snapshot_of`], without storing it.
+    pub(crate) async fn compiled(
+        &self,
+        namespace: &Namespace,
+        definition: &WorkflowDef,
+    ) -> Result<std::result::Result<Snapshot, String>> {
         let all = self.definitions.all(&*self.store, namespace).await?;
         let task_defs: BTreeMap<String, Arc<TaskDef>> = needed_task_defs(definition)
             .into_iter()
@@ -292,13 +307,8 @@ impl Finder {
             sub_workflows,
             schemas,
         };
-        match Snapshot::compile(definition.clone(), &lookups) {
-            Ok(snapshot) => Ok(Ok(self
-                .snapshots
-                .store(&*self.store, Arc::new(snapshot))
-                .await?)),
-            Err(error) => Ok(Err(error.to_string())),
-        }
+        let compiled = Snapshot::compile(definition.clone(), &lookups);
+        Ok(compiled.map_err(|error| error.to_string()))
     }
 
     /// Returns a task definition with the schemas that it enforces.

@@ -32,6 +32,8 @@ pub enum ConductorRefusal {
         task_id: String,
         workflow_id: String,
     },
+    #[error("Found no blocked task in workflow {workflow_id} to signal")]
+    NoBlockedTask { workflow_id: String },
     #[error("Found no running task {reference} of workflow {workflow_id} to update")]
     NoOpenTask {
         workflow_id: String,
@@ -54,6 +56,7 @@ impl ConductorRefusal {
                 Reason::DefinitionNotFound
             }
             Self::NoSuchExecution(_) => Reason::RunNotFound,
+            Self::NoBlockedTask { .. } => Reason::TaskNotFound,
             Self::NoSuchTask(_) | Self::TaskOfOtherWorkflow { .. } | Self::NoOpenTask { .. } => {
                 Reason::TaskNotFound
             }

@@ -48,3 +48,8 @@ async fn starts() {
 async fn reopening() {
     run_node("reopening.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn operations() {
+    run_node("operations.mjs", &Server::start().await).await;
+}

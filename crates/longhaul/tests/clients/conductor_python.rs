@@ -64,3 +64,8 @@ async fn retries() {
 async fn reopening() {
     run_conductor("reopening.py", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn operations() {
+    run_conductor("operations.py", &Server::start().await).await;
+}

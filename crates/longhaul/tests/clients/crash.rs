@@ -6,6 +6,7 @@
 
 pub(crate) mod executions;
 mod judge;
+mod reopening;
 mod shapes;
 mod supervisor;
 

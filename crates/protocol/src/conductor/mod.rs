@@ -30,8 +30,8 @@ pub use answers::{
 };
 pub use member::{Object, ParseError, WrongMember, parse, read};
 pub use requests::{
-    CorrelatedRequest, RerunWorkflowRequest, SkipTaskRequest, StartWorkflowRequest,
-    WorkflowStateUpdate,
+    CorrelatedRequest, RerunWorkflowRequest, SkipTaskRequest, StartWorkflowRequest, TaskMock,
+    WorkflowStateUpdate, WorkflowTestRequest,
 };
 pub use schema::{SchemaDef, SchemaType};
 pub use status::{

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{IdempotencyStrategy, Object, TaskResult, WorkflowDef};
+use super::member::Reader;
+use super::{IdempotencyStrategy, Object, ResultStatus, TaskResult, WorkflowDef};
 
 model! {
     /// A start of a workflow.
@@ -76,4 +77,48 @@ model! {
         "taskResult" task_result: Option<TaskResult>;
         "variables" variables: Object;
     }
+}
+
+model! {
+    /// A run of a workflow in memory, with outputs in the place of workers.
+    pub struct WorkflowTestRequest {
+        "name" name: String;
+        "version" version: Option<i32>;
+        "correlationId" correlation_id: Option<String>;
+        "input" input: Object;
+        "taskToDomain" task_to_domain: BTreeMap<String, String>;
+        "workflowDef" workflow_def: Option<WorkflowDef>;
+        "priority" priority: i32;
+        "createdBy" created_by: Option<String>;
+        /// By reference; each is used once.
+        "taskRefToMockOutput" task_ref_to_mock_output: BTreeMap<String, Vec<TaskMock>>;
+        /// The mocks of sub-workflows, by the reference of their task.
+        "subWorkflowTestRequest" sub_workflow_test_request: BTreeMap<String, WorkflowTestRequest>;
+    }
+}
+
+model! {
+    /// What a task of a test run does in the place of a worker.
+    pub struct TaskMock => prepare_mock {
+        "status" status: ResultStatus = ResultStatus::Completed;
+        "output" output: Object;
+        /// Milliseconds.
+        "executionTime" execution_time: i64;
+        /// Milliseconds.
+        "queueWaitTime" queue_wait_time: i64;
+    }
+}
+
+/// The published client for Python sends the names of its own fields.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "a model may refuse its object here"
+)]
+fn prepare_mock(object: &mut Object, _: &mut Reader) -> Option<()> {
+    for (sent, name) in [("_status", "status"), ("_output", "output")] {
+        if let Some(value) = object.remove(sent) {
+            object.entry(name).or_insert(value);
+        }
+    }
+    Some(())
 }

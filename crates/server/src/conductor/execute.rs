@@ -1,10 +1,12 @@
-//! Starts a run and waits for it.
+//! Requests that wait for a run: a start, a signal, a change of its state.
 
 use std::time::Duration;
 
-use longhaul_host::{ExecutionView, WaitUntil, Waited};
+use longhaul_host::api::{ExecutionOutput, ExecutionReport};
+use longhaul_host::{ConductorRefusal, ExecutionView, Mock, Mocks, WaitUntil, Waited};
 use longhaul_protocol::conductor::{
-    ReturnStrategy, StartWorkflowRequest, Task, TaskRun, WorkflowRun, WorkflowStatus,
+    Object, ResultStatus, ReturnStrategy, StartWorkflowRequest, Task, TaskMock, TaskRun,
+    WorkflowRun, WorkflowStateUpdate, WorkflowStatus, WorkflowTestRequest,
 };
 use serde_json::json;
 
@@ -50,6 +52,145 @@ pub(super) async fn execute(call: Call) -> Result<Answer, Refusal> {
         // Every run has an id of its own, so it also names the request that started it.
         None => id.to_string(),
     };
+    Ok(render(&waited.map_err(refused)?, strategy, request_id))
+}
+
+/// Runs a workflow in memory, with outputs of the caller in the place of workers.
+pub(super) async fn test(call: Call) -> Result<Answer, Refusal> {
+    let mut request: WorkflowTestRequest = call.body()?;
+    let mocks = mocks_of(&mut request);
+    let start = read_start(StartWorkflowRequest {
+        name: request.name,
+        version: request.version,
+        correlation_id: request.correlation_id,
+        input: request.input,
+        task_to_domain: request.task_to_domain,
+        workflow_def: request.workflow_def,
+        priority: request.priority,
+        created_by: request.created_by,
+        ..StartWorkflowRequest::default()
+    })?;
+    check_size(&call, &start)?;
+    let executions = call.host().executions();
+    let tested = executions.test(&call.namespace, start, mocks).await;
+    Ok(Answer::json(&tested.map_err(refused)?))
+}
+
+/// Takes the mocks out of a request. The recursion is as deep as the JSON, which its reader bounds.
+fn mocks_of(request: &mut WorkflowTestRequest) -> Mocks {
+    /// The longest time that a mock takes: a year.
+    const MILLIS_MAX: i64 = 365 * 24 * 3600 * 1000;
+    let mock = |mock: TaskMock| {
+        let millis = mock.execution_time.saturating_add(mock.queue_wait_time);
+        Mock {
+            status: mock.status,
+            output: mock.output,
+            takes: Duration::from_millis(millis.clamp(0, MILLIS_MAX).unsigned_abs()),
+        }
+    };
+    let tasks = std::mem::take(&mut request.task_ref_to_mock_output);
+    let tasks = tasks.into_iter();
+    let inner = std::mem::take(&mut request.sub_workflow_test_request);
+    Mocks {
+        tasks: tasks
+            .map(|(name, mocks)| (name, mocks.into_iter().map(mock).collect()))
+            .collect(),
+        sub_workflows: inner
+            .into_iter()
+            .map(|(name, mut inner)| (name, mocks_of(&mut inner)))
+            .collect(),
+    }
+}
+
+/// The wait after a signal that names none, in milliseconds.
+const SIGNAL_MILLIS_DEFAULT: i64 = 5000;
+
+pub(super) async fn signal(call: Call) -> Result<Answer, Refusal> {
+    let report = read_signal(&call)?;
+    let executions = call.host().executions();
+    let signalled = executions.signal(&call.namespace, call.segment("a"), report);
+    signalled.await.map_err(refused)?;
+    Ok(Answer::Void)
+}
+
+pub(super) async fn signal_and_wait(call: Call) -> Result<Answer, Refusal> {
+    let report = read_signal(&call)?;
+    let strategy = read_strategy(&call)?;
+    let millis = call.number("timeoutMillis")?;
+    let millis = millis.filter(|millis| *millis > 0);
+    let millis = millis.unwrap_or(SIGNAL_MILLIS_DEFAULT);
+    let until = WaitUntil {
+        references: Vec::new(),
+        timeout: Duration::from_millis(millis.min(WAIT_SECONDS_MAX * 1000).unsigned_abs()),
+    };
+    let id = call.segment("a");
+    let executions = call.host().executions();
+    let signalled = executions.signal(&call.namespace, id, report).await;
+    if !signalled.map_err(refused)? {
+        let workflow_id = id.to_owned();
+        return Err(refused(
+            ConductorRefusal::NoBlockedTask { workflow_id }.into(),
+        ));
+    }
+    let waited = executions.wait(&call.namespace, id, &until).await;
+    let request_id = call.text("requestId").unwrap_or(id).to_owned();
+    Ok(render(&waited.map_err(refused)?, strategy, request_id))
+}
+
+fn read_signal(call: &Call) -> Result<ExecutionReport, Refusal> {
+    let status = call.segment("b").parse::<ResultStatus>();
+    let status = status.map_err(|error| bad_request(format!("status: {error}")))?;
+    Ok(report(status, call.object()?))
+}
+
+/// Returns a report that adds members to the output.
+fn report(status: ResultStatus, output: Object) -> ExecutionReport {
+    ExecutionReport::Status {
+        status,
+        output: ExecutionOutput::Merge(output),
+        reason: None,
+        worker_id: None,
+        callback_after_seconds: 0,
+        logs: Vec::new(),
+    }
+}
+
+pub(super) async fn set_variables(call: Call) -> Result<Answer, Refusal> {
+    let (id, variables) = (call.segment("a"), call.object()?);
+    let executions = call.host().executions();
+    let updated = executions.update_state(&call.namespace, id, variables, None);
+    updated.await.map_err(refused)?;
+    let run = executions.get(&call.namespace, id, true).await;
+    Ok(Answer::json(&run.map_err(refused)?.workflow(true)))
+}
+
+pub(super) async fn update_state(call: Call) -> Result<Answer, Refusal> {
+    let update: WorkflowStateUpdate = call.body()?;
+    let until = read_wait(&call)?;
+    let task = match (update.task_reference_name, update.task_result) {
+        (Some(reference), Some(result)) if !reference.is_empty() => {
+            let status = result.status.unwrap_or(ResultStatus::Completed);
+            Some((reference, report(status, result.output_data)))
+        }
+        (None, None) => None,
+        (Some(_), None) => {
+            return Err(bad_request(
+                "taskResult: must be given with taskReferenceName".to_owned(),
+            ));
+        }
+        _ => {
+            return Err(bad_request(
+                "taskReferenceName: must be given with taskResult".to_owned(),
+            ));
+        }
+    };
+    let id = call.segment("a");
+    let executions = call.host().executions();
+    let updated = executions.update_state(&call.namespace, id, update.variables, task);
+    updated.await.map_err(refused)?;
+    let waited = executions.wait(&call.namespace, id, &until).await;
+    let request_id = call.text("requestId").unwrap_or(id).to_owned();
+    let strategy = ReturnStrategy::TargetWorkflow;
     Ok(render(&waited.map_err(refused)?, strategy, request_id))
 }
 

@@ -2,6 +2,7 @@
 //! content type and no version header. [`call`] reads a request, [`answer`] renders what a handler returns and every refusal.
 
 mod answer;
+mod bulk;
 mod call;
 mod execute;
 mod logs;
@@ -153,6 +154,43 @@ pub(crate) fn routes() -> Routes {
             "/api/workflow/decide/{a}",
             put(OPERATORS, reopening::decide),
         )
+        .route(
+            "/api/workflow/{a}/remove",
+            delete(OPERATORS, workflows::remove),
+        )
+        .route(
+            "/api/workflow/{a}/terminate-remove",
+            delete(OPERATORS, workflows::terminate_and_remove),
+        )
+        .route("/api/workflow/test", post(OPERATORS, execute::test))
+        .route("/api/workflow/bulk/pause", put(OPERATORS, bulk::pause))
+        .route("/api/workflow/bulk/resume", put(OPERATORS, bulk::resume))
+        .route("/api/workflow/bulk/restart", post(OPERATORS, bulk::restart))
+        .route("/api/workflow/bulk/retry", post(OPERATORS, bulk::retry))
+        .route(
+            "/api/workflow/bulk/terminate",
+            post(OPERATORS, bulk::terminate),
+        )
+        .route("/api/workflow/bulk/remove", delete(OPERATORS, bulk::remove))
+        .route("/api/workflow/bulk/delete", post(OPERATORS, bulk::remove))
+        .route(
+            "/api/workflow/bulk/terminate-remove",
+            delete(OPERATORS, bulk::terminate_and_remove),
+        )
+        .route("/api/workflow/bulk/search", post(OPERATORS, bulk::search))
+        .route(
+            "/api/workflow/{a}/variables",
+            post(OPERATORS, execute::set_variables),
+        )
+        .route(
+            "/api/workflow/{a}/state",
+            post(OPERATORS, execute::update_state),
+        )
+        .route("/api/tasks/{a}/{b}/signal", post(WORKERS, execute::signal))
+        .route(
+            "/api/tasks/{a}/{b}/signal/sync",
+            post(WORKERS, execute::signal_and_wait),
+        )
         .route("/api/tasks", post(WORKERS, tasks::update))
         .route(
             "/api/tasks/update-v2",
@@ -266,7 +304,7 @@ fn is_unserved(path: &str) -> bool {
         segments,
         [
             "workflow",
-            "test" | "bulk" | "search-by-tasks" | "search-by-tasks-v2" | "externalstoragelocation",
+            "search-by-tasks" | "search-by-tasks-v2" | "externalstoragelocation",
             ..
         ] | [
             "tasks",
@@ -274,9 +312,27 @@ fn is_unserved(path: &str) -> bool {
             "",
             ..
         ] | ["tasks", "queue", "requeue", ..]
-            | ["tasks", _, _, "signal", "" | "sync"]
             | ["metadata", "workflow", _, "tags" | "rate-limit", ""]
-    )
+    ) || is_unknown_bulk(&segments)
+}
+
+/// Returns whether a path names many workflows and no operation: `bulk` is not the name of a workflow.
+fn is_unknown_bulk(segments: &[&str; 5]) -> bool {
+    const OPERATIONS: [&str; 9] = [
+        "delete",
+        "pause",
+        "remove",
+        "restart",
+        "resume",
+        "retry",
+        "search",
+        "terminate",
+        "terminate-remove",
+    ];
+    let ["workflow", "bulk", operation, rest, _] = segments else {
+        return false;
+    };
+    !OPERATIONS.contains(operation) || !rest.is_empty()
 }
 
 /// Answers a request for a path of this plane that no route has.
@@ -342,21 +398,24 @@ mod tests {
     #[test]
     fn literal_segments_of_other_servers_are_not_variables() {
         for path in [
-            "/api/workflow/test",
-            "/api/workflow/bulk/pause",
+            "/api/workflow/bulk",
+            "/api/workflow/bulk/status",
+            "/api/workflow/bulk/pause/x",
             "/api/workflow/search-by-tasks",
             "/api/tasks/search",
             "/api/tasks/queue/requeue/t",
-            "/api/tasks/w/COMPLETED/signal",
-            "/api/tasks/w/COMPLETED/signal/sync",
             "/api/metadata/workflow/w/tags",
         ] {
             assert!(is_unserved(path), "{path}");
         }
         for path in [
             "/api/workflow",
+            "/api/workflow/test",
             "/api/workflow/tests",
             "/api/workflow/w/pause",
+            "/api/workflow/bulk/pause",
+            "/api/tasks/w/COMPLETED/signal",
+            "/api/tasks/w/COMPLETED/signal/sync",
             "/api/workflow/search",
             "/api/tasks/search/log",
             "/api/tasks/w/signal/COMPLETED",

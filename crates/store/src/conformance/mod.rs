@@ -17,6 +17,7 @@ pub mod history;
 pub mod lists;
 pub mod logs;
 pub mod registry;
+pub mod removal;
 pub mod reopening;
 pub mod runs;
 pub mod sessions;
@@ -52,6 +53,7 @@ macro_rules! conformance_tests {
                 a_query_pages_like_a_list, another_namespace_is_never_found;
             executions: a_search_finds_and_counts_its_runs, a_search_sorts_and_pages, a_search_follows_every_change,
                 lists_keep_the_programs_apart, a_search_stays_in_its_namespace;
+            removal: a_removed_run_is_found_nowhere, a_stale_removal_removes_nothing, a_new_run_takes_nothing_of_a_removed_one;
             reopening: an_opened_run_is_in_lists_and_due_again, deleted_tasks_are_gone;
             registry: namespaces_are_created_once_and_updated, a_document_has_a_version, of_concurrent_changes_none_is_lost,
                 workers_are_put_replaced_and_deleted,

@@ -1,6 +1,8 @@
 //! Definition runs as callers see them: start, read, terminate, pause, resume.
 
+mod removal;
 pub(crate) mod reopening;
+pub(crate) mod trial;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

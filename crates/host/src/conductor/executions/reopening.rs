@@ -7,10 +7,10 @@ use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::command::{
     AdvanceTime, ContinuePass, RerunExecution, ResetCallbacks, RestartExecution, RetryExecution,
-    SkipTask, UpdateState,
+    SkipTask, UpdateExecutionTask, UpdateState,
 };
-use longhaul_engine::conductor::execution::command::update::Report;
-use longhaul_engine::conductor::execution::state::ExecutionTask;
+use longhaul_engine::conductor::execution::command::update::{Report, TaskTarget};
+use longhaul_engine::conductor::execution::state::{ExecutionTask, Waiting};
 use longhaul_engine::conductor::limits::SUB_WORKFLOW_DEPTH_MAX;
 use longhaul_engine::run::state::{ClosedReason, Part, Run};
 use longhaul_protocol::conductor::{Object, TaskStatus};
@@ -225,6 +225,66 @@ impl Executions<'_> {
             }
             (updated, _) => updated,
         }
+    }
+}
+
+/// Runs that a signal looks into.
+const SIGNAL_RUNS_MAX: usize = 1000;
+
+/// How often a signal looks again for a task, if another report came first.
+const SIGNAL_TRIES: usize = 5;
+
+impl Executions<'_> {
+    /// Reports on the first task of a run that waits for a caller; else on one in its open sub-workflows, depth first. Returns
+    /// whether there was one.
+    pub async fn signal(self, namespace: &Namespace, id: &str, report: Report) -> Result<bool> {
+        let root = self.find(namespace, id).await?;
+        for _ in 0..SIGNAL_TRIES {
+            let Some((run_id, task_id, seq)) = self.blocked_task(&root).await? else {
+                return Ok(false);
+            };
+            let command = UpdateExecutionTask {
+                target: TaskTarget::Id { task_id, seq },
+                report: report.clone(),
+                takes_next: false,
+            };
+            match self.decide(&run_id, &command).await {
+                Ok(_) => return Ok(true),
+                // It was removed with its run, or by a rerun.
+                Err(Error::Rejected(Rejection::TaskNotFound)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    async fn blocked_task(self, root: &RunId) -> Result<Option<(RunId, TaskId, u64)>> {
+        let executor = &self.host.inner.executor;
+        let mut waiting = vec![root.clone()];
+        for _ in 0..SIGNAL_RUNS_MAX {
+            let Some(run_id) = waiting.pop() else {
+                return Ok(None);
+            };
+            let found = executor.read_part(&run_id, |run| {
+                let open = run.parts.values().filter_map(Part::as_task);
+                let open: Vec<_> = open.filter(|task| task.is_open()).collect();
+                let blocked = open
+                    .iter()
+                    .find(|task| matches!(task.task_type.as_str(), "WAIT" | "YIELD"));
+                let blocked = blocked.map(|task| (task.id.clone(), task.seq));
+                let children = open.iter().rev().filter_map(|task| match &task.waiting {
+                    Waiting::Child(child) => Some(child.clone()),
+                    _ => None,
+                });
+                (blocked, children.collect::<Vec<_>>())
+            });
+            let (blocked, children) = found.await?.unwrap_or_default();
+            if let Some((task_id, seq)) = blocked {
+                return Ok(Some((run_id, task_id, seq)));
+            }
+            waiting.extend(children);
+        }
+        Ok(None)
     }
 }
 

@@ -59,16 +59,13 @@ async fn routes_of_other_servers_are_not_taken_for_names() {
         {"name": "greet", "taskReferenceName": "greet", "type": "SIMPLE"}]});
     tell(&server, "POST", "/metadata/workflow", &named).await;
     for (method, path) in [
-        ("POST", "/workflow/test"),
-        ("PUT", "/workflow/bulk/pause"),
+        ("POST", "/workflow/bulk/status"),
         ("GET", "/workflow/search-by-tasks"),
         ("GET", "/workflow/externalstoragelocation"),
         ("GET", "/tasks/search"),
         ("GET", "/tasks/search-v2"),
         ("GET", "/tasks/externalstoragelocation"),
         ("POST", "/tasks/queue/requeue/greet"),
-        ("POST", "/tasks/x/COMPLETED/signal"),
-        ("POST", "/tasks/x/COMPLETED/signal/sync"),
         ("GET", "/metadata/workflow/hello/tags"),
         ("DELETE", "/metadata/workflow/hello/tags"),
         ("PUT", "/metadata/workflow/hello/rate-limit"),

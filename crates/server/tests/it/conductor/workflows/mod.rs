@@ -1,6 +1,9 @@
 //! Definition runs: start, execute, read, pause, resume, terminate.
 
+mod removal;
 mod reopening;
+mod signals;
+mod tests;
 
 use serde_json::{Value, json};
 
