@@ -181,6 +181,14 @@ pub trait RunStore: Send + Sync + 'static {
     ) -> StoreFuture<'a, CommandRows>;
     /// Returns one external command, with its result, and its run.
     fn command<'a>(&'a self, key: CommandKey<'a>) -> StoreFuture<'a, Option<(RunId, CommandRow)>>;
+    /// Removes a run: when the future is ready, nothing finds it any more, and its workflow id, request ids and idempotency key are
+    /// free. [`RunStore::purge_removed`] deletes the rest of its rows.
+    ///
+    /// Returns [`Error::Conflict`] if there is no such run, or if it has another version.
+    fn remove_run<'a>(&'a self, run_id: &'a RunId, version: u64) -> StoreFuture<'a, ()>;
+    /// Deletes rows of removed runs, at most [`PURGED_ROWS_MAX`] at once. Returns whether there were any, so that a caller goes on
+    /// until there are none. A removal that a crash interrupted is finished in this way.
+    fn purge_removed(&self) -> StoreFuture<'_, bool>;
     /// Returns what time has changed, and when time changes something next.
     fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due>;
 }
@@ -338,6 +346,12 @@ impl Page {
 
 /// Sessions deleted at once: a few milliseconds of writing.
 pub const PRUNED_SESSIONS_MAX: usize = 1000;
+
+/// Rows of a removed run that are deleted at once. Other writes wait for as long, some milliseconds.
+pub const PURGED_ROWS_MAX: usize = 1000;
+
+/// Bytes of events of a removed run that are deleted at once, plus those of one event: freeing their pages takes time too.
+pub(crate) const PURGED_BYTES_MAX: i64 = 8 << 20;
 
 /// The filter of a list of sessions.
 #[derive(Clone, Debug)]

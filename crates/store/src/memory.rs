@@ -273,6 +273,28 @@ impl Tables {
         }
     }
 
+    /// Removes a run with all its rows.
+    fn remove(&mut self, run_id: &RunId, version: u64) -> Result<(), Error> {
+        let run = self.runs.get(run_id).filter(|run| run.version == version);
+        let spec = Arc::clone(&run.ok_or(Error::Conflict)?.spec);
+        self.runs.remove(run_id);
+        self.alarms.remove(run_id);
+        self.events.remove(run_id);
+        self.commands.remove(run_id);
+        self.logs.remove(run_id);
+        self.requests.retain(|_, (owner, _)| owner != run_id);
+        self.keys.retain(|_, owner| owner != run_id);
+        self.tasks.retain(|_, task| task.run_id != *run_id);
+        let workflow = (spec.namespace.clone(), spec.workflow_id.clone());
+        if let Some(runs) = self.workflows.get_mut(&workflow) {
+            runs.remove(&spec.run_number);
+            if runs.is_empty() {
+                self.workflows.remove(&workflow);
+            }
+        }
+        Ok(())
+    }
+
     /// Returns a page of runs.
     fn listed(&self, filter: &RunFilter) -> Vec<&Run> {
         let runs = self.runs.values();
@@ -537,6 +559,14 @@ impl RunStore for Memory {
             let key = (namespace.clone(), workflow_type.to_owned(), key.to_owned());
             tables.keys.get(&key).cloned()
         })
+    }
+
+    fn remove_run<'a>(&'a self, run_id: &'a RunId, version: u64) -> StoreFuture<'a, ()> {
+        self.write(|tables| tables.remove(run_id, version))
+    }
+
+    fn purge_removed(&self) -> StoreFuture<'_, bool> {
+        self.read(|_| false)
     }
 
     fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due> {

@@ -17,7 +17,7 @@ use longhaul_engine::conductor::execution::command::start::{
     NewExecution, StartedExecution, start,
 };
 use longhaul_engine::conductor::execution::lookup::{Lookup, Step};
-use longhaul_engine::run::family::outbox::has_messages;
+use longhaul_engine::run::family::outbox::{has_messages, is_removable};
 use longhaul_engine::run::start::Started;
 use longhaul_engine::run::state::{Program, Run};
 use longhaul_engine::session::Session;
@@ -83,6 +83,16 @@ fn panicked(kind: CommandKind) -> Error {
         "a decision panicked; the reply was internal_error and nothing was committed"
     );
     Error::Internal
+}
+
+/// The outcome of a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Done,
+    /// There is no such run.
+    NotThere,
+    /// The run is open, or has messages for others.
+    StillNeeded,
 }
 
 /// Decides and commits.
@@ -330,6 +340,36 @@ impl Executor {
             }
         }
         Ok(None)
+    }
+
+    /// Removes a run that has ended and whose messages are delivered, from the store and from memory.
+    pub(crate) async fn remove(&self, run_id: &RunId) -> Result<Removal> {
+        let mut tries = self.tries(run_id);
+        while let Some(locked) = tries.next().await? {
+            locked.wait_for_commits().await?;
+            if !is_removable(locked.run()) {
+                return Ok(Removal::StillNeeded);
+            }
+            let Locked {
+                executor,
+                cell,
+                mut state,
+            } = locked;
+            let version = state.run.as_ref().map_or(0, |run| run.version);
+            let removed = executor.store.remove_run(run_id, version).await;
+            state.put_stored(None);
+            executor.cache.reloaded(cell, &state);
+            drop(state);
+            match removed {
+                Ok(()) => {
+                    executor.cache.remove(run_id);
+                    return Ok(Removal::Done);
+                }
+                Err(StoreError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Removal::NotThere)
     }
 
     /// Begins a command that depends on something that is read under the lock of the run.

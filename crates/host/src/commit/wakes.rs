@@ -19,6 +19,7 @@ use crate::matching::poll_dedup::Polls;
 use crate::metrics::Metrics;
 use crate::sweeps::alarms::NextCheck;
 use crate::sweeps::outbox::Outbox;
+use crate::sweeps::removals::Removed;
 
 /// Rows of leased tasks kept in memory, about a kilobyte each. More than workers usually hold at once; a report about another task
 /// costs one read.
@@ -33,6 +34,7 @@ pub(crate) struct Wakes {
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) outbox: Outbox,
+    pub(crate) removed: Removed,
     pub(crate) idle: Arc<IdleTracker>,
     worker_stale_seconds: u64,
     /// Rows of leased tasks: reports arrive by task id, and this saves a read for each.
@@ -97,6 +99,7 @@ impl Wakes {
             polls: Arc::default(),
             metrics,
             outbox: Outbox::default(),
+            removed: Removed::default(),
             idle: Arc::default(),
             worker_stale_seconds,
             leased: Mutex::default(),

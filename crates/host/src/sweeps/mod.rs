@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod clocks;
 pub(crate) mod keep_running;
 pub(crate) mod outbox;
+pub(crate) mod removals;
 pub(crate) mod sessions;
 pub(crate) mod system_tasks;
 pub(crate) mod windows;
@@ -49,6 +50,7 @@ impl Host {
         self.start_sweep::<sessions::SessionSweep>();
         self.start_sweep::<workers::WorkerSweep>();
         self.start_sweep::<windows::Windows>();
+        self.start_sweep::<removals::RemovalSweep>();
         if self.inner.store.shared().is_some() {
             self.keep_running("hints", Self::follow_hints);
             self.start_sweep::<crate::cluster::looks::LookSweep>();

@@ -774,6 +774,65 @@ fn executions(list: &mut Samples, world: &World) {
     list.add("POST", route, &[id], "?resumeSubworkflowTasks=true", None);
     let rerun = json!({"reRunFromTaskId": "none", "taskInput": {"n": 1}, "workflowInput": {"n": 2}, "correlationId": "c"});
     list.post("/api/workflow/{a}/rerun", &[id], rerun);
+    let mocks = json!({"first": [{"status": "COMPLETED", "output": {"n": 1}, "executionTime": 5, "queueWaitTime": 5}]});
+    let test = json!({"name": name, "version": 1, "input": {"n": 1}, "taskRefToMockOutput": mocks, "subWorkflowTestRequest": {}});
+    list.post("/api/workflow/test", &[], test);
+    let many = || Some(json!(["none", id]));
+    list.add("PUT", "/api/workflow/bulk/pause", &[], "", many());
+    list.add("PUT", "/api/workflow/bulk/resume", &[], "", many());
+    let route = "/api/workflow/bulk/restart";
+    list.add("POST", route, &[], "?useLatestDefinitions=true", many());
+    list.add("POST", "/api/workflow/bulk/retry", &[], "", many());
+    let none = || Some(json!(["none"]));
+    list.add(
+        "POST",
+        "/api/workflow/bulk/terminate",
+        &[],
+        "?reason=enough",
+        none(),
+    );
+    list.add("DELETE", "/api/workflow/bulk/remove", &[], "", none());
+    list.add("POST", "/api/workflow/bulk/delete", &[], "", none());
+    list.add(
+        "DELETE",
+        "/api/workflow/bulk/terminate-remove",
+        &[],
+        "",
+        none(),
+    );
+    list.add(
+        "POST",
+        "/api/workflow/bulk/search",
+        &[],
+        "?includeTasks=true",
+        many(),
+    );
+    list.post("/api/workflow/{a}/variables", &[id], json!({"v": 1}));
+    let state = json!({"variables": {"v": 2}, "taskReferenceName": "first", "taskResult": {"status": "IN_PROGRESS", "outputData": {"n": 1}}});
+    list.add(
+        "POST",
+        "/api/workflow/{a}/state",
+        &[id],
+        "?waitForSeconds=1&waitUntilTaskRef=first",
+        Some(state),
+    );
+    list.post(
+        "/api/tasks/{a}/{b}/signal",
+        &[id, "IN_PROGRESS"],
+        json!({"n": 1}),
+    );
+    let route = "/api/tasks/{a}/{b}/signal/sync";
+    list.add(
+        "POST",
+        route,
+        &[id, "IN_PROGRESS"],
+        "?returnStrategy=BLOCKING_TASK&timeoutMillis=10",
+        Some(json!({"n": 1})),
+    );
+    let route = "/api/workflow/{a}/remove";
+    list.add("DELETE", route, &["none"], "?archiveWorkflow=true", None);
+    let route = "/api/workflow/{a}/terminate-remove";
+    list.add("DELETE", route, &["none"], "?reason=enough", None);
     list.post("/api/token", &[], json!({"keyId": "k", "keySecret": "s"}));
     list.get("/api/tasks/poll/{a}", &[task]);
     list.find(
@@ -935,7 +994,10 @@ fn is_accepted(sample: &Sample, answer: &Answer) -> bool {
         | "/api/workflow/{a}/restart"
         | "/api/workflow/{a}/retry"
         | "/api/workflow/{a}/rerun" => answer.status == 409,
-        "/api/workflow/{a}/skiptask/{b}" => answer.status == 404,
+        "/api/workflow/{a}/skiptask/{b}"
+        | "/api/tasks/{a}/{b}/signal/sync"
+        | "/api/workflow/{a}/remove"
+        | "/api/workflow/{a}/terminate-remove" => answer.status == 404,
         "/api/token" => answer.status == 404,
         // Large values are never stored outside.
         "/api/tasks/externalstoragelocation" | "/api/workflow/externalstoragelocation" => {

@@ -68,3 +68,8 @@ async fn reopening() {
 async fn compatibility() {
     run_node("compatibility.mjs", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn operations() {
+    run_node("operations.mjs", &Server::start().await).await;
+}

@@ -96,3 +96,8 @@ async fn reopening() {
 async fn compatibility() {
     run_conductor("compatibility.py", &Server::start().await).await;
 }
+
+#[tokio::test]
+async fn operations() {
+    run_conductor("operations.py", &Server::start().await).await;
+}

@@ -7,6 +7,7 @@
 mod events;
 pub(crate) mod executions;
 mod judge;
+mod reopening;
 mod shapes;
 mod supervisor;
 

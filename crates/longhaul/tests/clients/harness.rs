@@ -145,6 +145,10 @@ impl Server {
     }
 
     /// Returns where clients send their requests.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub(crate) fn url(&self) -> &str {
         self.others.as_ref().map_or(self.url.as_str(), Others::url)
     }

@@ -2,6 +2,7 @@
 //! content type and no version header. [`call`] reads a request, [`answer`] renders what a handler returns and every refusal.
 
 mod answer;
+mod bulk;
 mod call;
 mod events;
 mod logs;
@@ -192,6 +193,29 @@ pub(crate) fn routes() -> Routes {
             "/api/workflow/decide/{a}",
             put(OPERATORS, reopening::decide),
         )
+        .route(
+            "/api/workflow/{a}/remove",
+            delete(OPERATORS, workflows::remove),
+        )
+        .route(
+            "/api/workflow/{a}/terminate-remove",
+            delete(OPERATORS, workflows::terminate_and_remove),
+        )
+        .route("/api/workflow/bulk/pause", put(OPERATORS, bulk::pause))
+        .route("/api/workflow/bulk/resume", put(OPERATORS, bulk::resume))
+        .route("/api/workflow/bulk/restart", post(OPERATORS, bulk::restart))
+        .route("/api/workflow/bulk/retry", post(OPERATORS, bulk::retry))
+        .route(
+            "/api/workflow/bulk/terminate",
+            post(OPERATORS, bulk::terminate),
+        )
+        .route("/api/workflow/bulk/remove", delete(OPERATORS, bulk::remove))
+        .route("/api/workflow/bulk/delete", post(OPERATORS, bulk::remove))
+        .route(
+            "/api/workflow/bulk/terminate-remove",
+            delete(OPERATORS, bulk::terminate_and_remove),
+        )
+        .route("/api/workflow/bulk/search", post(OPERATORS, bulk::search))
         .route("/api/tasks", post(WORKERS, tasks::update))
         .route(
             "/api/tasks/update-v2",
@@ -384,7 +408,26 @@ pub(crate) fn owns(path: &str) -> bool {
 fn is_unserved(path: &str) -> bool {
     let mut segments = path.split('/').skip(2);
     let segments: [&str; 5] = std::array::from_fn(|_| segments.next().unwrap_or_default());
-    matches!(segments, ["workflow", "bulk", ..])
+    is_unknown_bulk(&segments)
+}
+
+/// Returns whether a path names many workflows and no operation: `bulk` is not the name of a workflow.
+fn is_unknown_bulk(segments: &[&str; 5]) -> bool {
+    const OPERATIONS: [&str; 9] = [
+        "delete",
+        "pause",
+        "remove",
+        "restart",
+        "resume",
+        "retry",
+        "search",
+        "terminate",
+        "terminate-remove",
+    ];
+    let ["workflow", "bulk", operation, rest, _] = segments else {
+        return false;
+    };
+    !OPERATIONS.contains(operation) || !rest.is_empty()
 }
 
 /// Answers a request for a path of this plane that no route has.
@@ -449,13 +492,21 @@ mod tests {
 
     #[test]
     fn literal_segments_of_other_servers_are_not_variables() {
-        for path in ["/api/workflow/bulk/pause"] {
+        for path in [
+            "/api/workflow/bulk",
+            "/api/workflow/bulk/status",
+            "/api/workflow/bulk/pause/x",
+        ] {
             assert!(is_unserved(path), "{path}");
         }
         for path in [
             "/api/workflow",
+            "/api/workflow/test",
             "/api/workflow/tests",
             "/api/workflow/w/pause",
+            "/api/workflow/bulk/pause",
+            "/api/tasks/w/COMPLETED/signal",
+            "/api/tasks/w/COMPLETED/signal/sync",
             "/api/workflow/search",
             "/api/tasks/search/log",
             "/api/tasks/w/signal/COMPLETED",

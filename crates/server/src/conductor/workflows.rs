@@ -215,3 +215,21 @@ pub(super) async fn resume(call: Call) -> Result<Answer, Refusal> {
     resumed.map_err(refused)?;
     Ok(Answer::Void)
 }
+
+pub(super) async fn remove(call: Call) -> Result<Answer, Refusal> {
+    // There is no archive: a removed workflow is gone whatever the client asks for.
+    call.flag("archiveWorkflow")?;
+    let executions = call.host().executions();
+    let removed = executions.remove(&call.namespace, call.segment("a"), None);
+    removed.await.map_err(refused)?;
+    Ok(Answer::Void)
+}
+
+pub(super) async fn terminate_and_remove(call: Call) -> Result<Answer, Refusal> {
+    call.flag("archiveWorkflow")?;
+    let (id, reason) = (call.segment("a"), call.text("reason"));
+    let executions = call.host().executions();
+    let removed = executions.terminate_and_remove(&call.namespace, id, reason);
+    removed.await.map_err(refused)?;
+    Ok(Answer::Void)
+}

@@ -1,5 +1,7 @@
 //! Searches for definition runs.
 
+pub mod task_search;
+
 use longhaul_engine::RunChange;
 use longhaul_engine::run::state::{ClosedReason, PartKey, Program, Run};
 use longhaul_engine::visibility::execution::{ExecutionField, free_text, parse_search, parse_sort};

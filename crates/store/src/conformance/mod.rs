@@ -17,13 +17,15 @@ pub mod history;
 pub mod lists;
 pub mod logs;
 pub mod registry;
+pub mod removal;
 pub mod reopening;
 pub mod runs;
 pub mod sessions;
 pub mod sharing;
-pub mod task_search;
 pub mod tasks;
 pub mod visibility;
+
+pub use executions::task_search;
 
 /// One test per case. `$make` returns an empty store as `Arc<dyn Store>`, and anything that must outlive it.
 #[macro_export]
@@ -53,6 +55,7 @@ macro_rules! conformance_tests {
                 a_query_pages_like_a_list, another_namespace_is_never_found;
             executions: a_search_finds_and_counts_its_runs, a_search_sorts_and_pages, a_search_follows_every_change,
                 lists_keep_the_programs_apart, a_search_stays_in_its_namespace;
+            removal: a_removed_run_is_found_nowhere, a_stale_removal_removes_nothing, a_new_run_takes_nothing_of_a_removed_one;
             reopening: an_opened_run_is_in_lists_and_due_again, deleted_tasks_are_gone;
             task_search: tasks_are_found_and_counted, tasks_are_sorted_and_paged, runs_are_found_by_their_tasks,
                 a_changed_task_is_found_as_it_is;

@@ -23,7 +23,7 @@ use super::migrate;
 use super::options::Options;
 use super::pool::{Pool, pool};
 use super::read::run::{StoredRun, WantedRun};
-use super::write::Writers;
+use super::write::{Writers, removal};
 use super::{list, look, read, visibility};
 use crate::encode::signed;
 use crate::group::{Counters, RemoteStats, Stats};
@@ -263,6 +263,14 @@ impl RunStore for Postgres {
 
     fn command<'a>(&'a self, key: CommandKey<'a>) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
         async move { read::command(&*self.pool.get().await?, key).await }.boxed()
+    }
+
+    fn remove_run<'a>(&'a self, run_id: &'a RunId, version: u64) -> StoreFuture<'a, ()> {
+        async move { removal::bury(&mut *self.pool.get().await?, run_id, version).await }.boxed()
+    }
+
+    fn purge_removed(&self) -> StoreFuture<'_, bool> {
+        async move { removal::purge(&mut *self.pool.get().await?).await }.boxed()
     }
 
     fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due> {

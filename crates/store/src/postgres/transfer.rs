@@ -12,7 +12,7 @@ use super::migrate::{has_schema, migrate};
 use super::options::Options;
 use super::read::{parse, text};
 use super::text::unescaped;
-use super::write::import;
+use super::write::{import, removal};
 use crate::Error;
 use crate::transfer::{EventRow, Page, Row, Side, Table, Target, not_empty};
 
@@ -56,6 +56,8 @@ impl PostgresSide {
         inspect(&client).await?;
         refuse_servers(&client).await?;
         migrate(&mut client).await?;
+        // What removed runs left is not copied.
+        while removal::purge(&mut client).await? {}
         client
             .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .await?;

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use longhaul_engine::change::{Changes, RunChange};
 use longhaul_engine::session::Session;
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::Namespace;
+use longhaul_protocol::id::{Namespace, RunId};
 
 use crate::encode::{Bodies, json};
 use crate::{DocumentChange, Error, shape};
+
+/// What a step of a purge counts for in a batch.
+const PURGED_BYTES: usize = crate::PURGED_BYTES_MAX as usize;
 
 /// A request to the writer.
 pub(super) enum Write {
@@ -18,6 +21,11 @@ pub(super) enum Write {
         namespace: Namespace,
         ended_before: Timestamp,
     },
+    RemoveRun {
+        run_id: RunId,
+        version: u64,
+    },
+    PurgeRemoved,
     /// Changes nothing that is ever read: tests whether the disk accepts a write.
     Trial,
 }
@@ -26,7 +34,9 @@ impl Write {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.size,
-            Self::PruneSessions { .. } | Self::Trial => 0,
+            // A step of a purge is as much work as a batch of its own.
+            Self::PurgeRemoved => PURGED_BYTES,
+            Self::PruneSessions { .. } | Self::RemoveRun { .. } | Self::Trial => 0,
         }
     }
 }

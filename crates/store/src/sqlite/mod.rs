@@ -215,6 +215,15 @@ impl RunStore for Sqlite {
             .point(|connection| key::find(connection, namespace, workflow_type, key))
     }
 
+    fn remove_run<'a>(&'a self, run_id: &'a RunId, version: u64) -> StoreFuture<'a, ()> {
+        let run_id = run_id.clone();
+        self.write(Ok(Write::RemoveRun { run_id, version }), drop)
+    }
+
+    fn purge_removed(&self) -> StoreFuture<'_, bool> {
+        self.write(Ok(Write::PurgeRemoved), |were_there| were_there)
+    }
+
     fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due> {
         self.pool
             .point(|connection| read::due(connection, now, limits))

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::lock::Lock;
 use super::open::{self, Options};
-use super::table::{command, document, key, log, session};
+use super::table::{command, document, key, log, removal, session};
 use super::visibility::index;
 use super::write::{Hot, insert_run};
 use crate::Error;
@@ -50,7 +50,16 @@ impl SqliteSide {
                 path.display()
             )));
         }
-        Self::open(path)
+        let mut source = Self::open(path)?;
+        // What removed runs left is not copied.
+        loop {
+            let transaction = source.connection.transaction()?;
+            let more = removal::purge(&transaction)?;
+            transaction.commit()?;
+            if !more {
+                return Ok(source);
+            }
+        }
     }
 
     /// Opens or creates a database to write it, and begins the transaction.

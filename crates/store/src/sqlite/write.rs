@@ -12,7 +12,7 @@ use rusqlite::{
 
 use super::encode::{Commit, Write};
 use super::lock::Lock;
-use super::table::{command, document, key, log, session};
+use super::table::{command, document, key, log, removal, session};
 use super::visibility::index;
 use crate::encode::{
     Bodies, EventColumns, closed_at, correlation_id, list_status, parent_id, signed, task_status,
@@ -71,6 +71,8 @@ fn write_all(
                 namespace,
                 ended_before,
             } => session::prune(transaction, namespace, *ended_before),
+            Write::RemoveRun { run_id, version } => removal::bury(transaction, run_id, *version),
+            Write::PurgeRemoved => removal::purge(transaction),
             Write::Trial => try_to_write(transaction),
         };
         results.push(match result {

@@ -8,6 +8,7 @@ mod files;
 mod inspection;
 mod postgres;
 mod random;
+mod removal;
 mod transfer;
 mod visibility;
 

@@ -136,6 +136,11 @@ pub fn has_messages(run: &Run) -> bool {
     messages.next().is_some()
 }
 
+/// Returns whether a run may be removed: it has ended, and what others must learn of it is delivered.
+pub fn is_removable(run: &Run) -> bool {
+    run.core.closed.is_some() && !has_messages(run)
+}
+
 /// Returns all undelivered messages of a run, oldest first.
 pub fn deliveries(run: &Run) -> Vec<Delivery> {
     run.parts

@@ -1,5 +1,6 @@
 //! Definition runs as callers see them: start, read, terminate, pause, resume.
 
+mod removal;
 pub(crate) mod reopening;
 pub(crate) mod signals;
 pub(crate) mod test_run;

@@ -60,7 +60,7 @@ async fn routes_of_other_servers_are_not_taken_for_names() {
     let named = json!({"name": "test", "tasks": [
         {"name": "greet", "taskReferenceName": "greet", "type": "SIMPLE"}]});
     tell(&server, "POST", "/metadata/workflow", &named).await;
-    for (method, path) in [("PUT", "/workflow/bulk/pause"), ("GET", "/agent/x")] {
+    for (method, path) in [("POST", "/workflow/bulk/status"), ("GET", "/agent/x")] {
         let refusal = tell(&server, method, path, &json!({}))
             .await
             .refused(404, "not_found");

@@ -75,7 +75,7 @@ struct Found {
 pub(super) async fn page(client: &Connected, after: &str) -> Result<Vec<String>, Error> {
     let sql = "SELECT r.run_id, (coalesce((SELECT sum(octet_length(p.body)) FROM run_parts p WHERE p.run_id = r.run_id), 0)
                + coalesce((SELECT octet_length(s.body) FROM run_specs s WHERE s.run_id = r.run_id), 0))::int8
-               FROM runs r WHERE r.run_id > $1 ORDER BY r.run_id LIMIT $2";
+               FROM runs r WHERE r.run_id > $1 AND r.namespace <> '' ORDER BY r.run_id LIMIT $2";
     let mut ids = Vec::new();
     let mut bytes = 0;
     for row in query(client, sql, &[&escaped(after), &PAGE_ROWS]).await? {

@@ -4,11 +4,12 @@
 //! Commits of one run, session or document keep the order of their calls: while one of them waits, the next goes to the same queue.
 //! `writer` writes the batches of one connection, `checks` decides which commits of a batch are refused, `rows` collects the rows of
 //! the others, `statements` writes them with the texts of `sql`. `import` writes the rows of a copied store. `registered` removes the
-//! rows of writers that ended.
+//! rows of writers that ended, `removal` those of removed runs.
 
 mod checks;
 pub(super) mod import;
 mod registered;
+pub(super) mod removal;
 mod rows;
 mod sql;
 mod statements;

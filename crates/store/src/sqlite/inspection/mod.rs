@@ -106,7 +106,7 @@ impl Inspected for SqliteInspection {
         each: &mut impl FnMut(&RunRows),
     ) -> Result<Option<String>, Error> {
         let snapshot = self.connection.unchecked_transaction()?;
-        let sql = "SELECT run_key FROM runs WHERE run_id > ?1 ORDER BY run_id LIMIT ?2";
+        let sql = "SELECT run_key FROM runs WHERE run_id > ?1 AND namespace <> '' ORDER BY run_id LIMIT ?2";
         let keys: Vec<i64> = all(&snapshot, sql, params![after, PAGE_ROWS], |row| {
             Ok(row.get(0)?)
         })?;

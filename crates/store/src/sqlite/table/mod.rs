@@ -4,4 +4,5 @@ pub(super) mod command;
 pub(super) mod document;
 pub(super) mod key;
 pub(super) mod log;
+pub(super) mod removal;
 pub(super) mod session;

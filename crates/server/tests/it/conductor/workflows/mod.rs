@@ -1,5 +1,6 @@
 //! Definition runs: start, execute, read, pause, resume, terminate.
 
+mod removal;
 mod reopening;
 mod signals;
 mod test_runs;

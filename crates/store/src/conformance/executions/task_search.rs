@@ -8,8 +8,8 @@ use longhaul_protocol::conductor::TaskStatus;
 use longhaul_protocol::id::RunId;
 use serde_json::json;
 
-use super::executions::definition_run;
-use super::fixture::{advance, at, commit, create, load, namespace, next, part, task};
+use super::definition_run;
+use crate::conformance::fixture::{advance, at, commit, create, load, namespace, next, part, task};
 use crate::{Store, TaskPage, TaskResults, TaskSearch};
 
 /// Returns the row of a task of a definition run.
