@@ -246,3 +246,55 @@ async fn a_wrong_setting_of_a_worker_is_an_error() {
         .await;
     assert!(started.unwrap_err().to_string().contains("poll_interval"));
 }
+
+/// A call takes real time. The clock waits for it, although a timer is due.
+#[tokio::test]
+async fn the_clock_does_not_jump_over_a_call_of_the_server() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}/", listener.local_addr().unwrap());
+    let answering = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            assert!(stream.read_buf(&mut head).await.unwrap() > 0);
+        }
+        // Many turns of the runtime, in which a clock that does not wait would jump.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n17";
+        stream.write_all(answer).await.unwrap();
+    });
+    let env = ConductorEnvironment::builder().start().await.unwrap();
+    let node = |reference: &str, kind: &str, inputs: Value| json!({"name": reference, "taskReferenceName": reference, "type": kind, "inputParameters": inputs});
+    let call = node(
+        "call",
+        "HTTP",
+        json!({"uri": uri, "method": "GET", "readTimeOut": 60_000}),
+    );
+    let wait = node("wait", "WAIT", json!({"duration": "1 days"}));
+    let definition = json!({"name": "calls", "version": 1, "schemaVersion": 2, "timeoutSeconds": 0, "tasks": [
+        {"name": "f", "taskReferenceName": "f", "type": "FORK_JOIN", "forkTasks": [[call], [wait]]},
+        {"name": "j", "taskReferenceName": "j", "type": "JOIN", "joinOn": ["call", "wait"]},
+    ]});
+    let definition = serde_json::from_value(definition).unwrap();
+    let registered = env.client().metadata().register_workflow(&definition).await;
+    registered.expect("the server takes it");
+    let begin = env.now();
+    let ended = env.run("calls", json!({})).await.unwrap();
+    assert_eq!(ended.status, WorkflowStatus::Completed);
+    assert_eq!(begin.micros_until(env.now()), micros(DAY));
+    let task = ended
+        .tasks
+        .iter()
+        .find(|task| task.reference_task_name == "call");
+    let task = task.expect("the call has a record");
+    assert_eq!(task.output_data["response"]["body"], json!(17));
+    assert_eq!(
+        task.end_time, task.start_time,
+        "no time passed during the call"
+    );
+    answering.await.unwrap();
+    env.stop().await;
+}

@@ -547,3 +547,22 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 fn domains_are_empty(domains: &Arc<BTreeMap<String, String>>) -> bool {
     domains.is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_called_definition_may_have_a_version() {
+        let read = |text: &str| {
+            let called = CalledDefinition::read(text);
+            (called.name, called.version)
+        };
+        assert_eq!(read("pack"), ("pack".to_owned(), None));
+        assert_eq!(read("pack@2"), ("pack".to_owned(), Some(2)));
+        assert_eq!(read("a@b@3"), ("a@b".to_owned(), Some(3)));
+        for whole in ["pack@", "pack@0", "pack@-1", "pack@x", "@1"] {
+            assert_eq!(read(whole), (whole.to_owned(), None));
+        }
+    }
+}
