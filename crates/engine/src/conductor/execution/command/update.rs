@@ -160,7 +160,7 @@ impl UpdateExecutionTask {
 impl Report {
     /// Applies the report to an open task. The pass goes on after it if it ends the task.
     pub(super) fn apply(&self, pass: &mut Pass<'_, '_>, task: &ExecutionTask) -> Try<()> {
-        let Report::Status {
+        let Self::Status {
             status,
             output,
             reason,

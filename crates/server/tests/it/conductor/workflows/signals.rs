@@ -23,7 +23,7 @@ async fn started(server: &Server) -> (String, String) {
     let run = run_of(server, &id).await;
     let child = run["tasks"][0]["subWorkflowId"]
         .as_str()
-        .unwrap()
+        .expect("a member")
         .to_owned();
     (id, child)
 }
