@@ -73,12 +73,12 @@ pub enum Rejection {
     ReferenceUnknown { reference: String },
     #[error("the task {reference} cannot be skipped: {why}")]
     NotSkippable {
-        reference: String,
+        reference: Box<str>,
         why: &'static str,
     },
     #[error("the workflow cannot go on from the task {reference}: {why}")]
     NotRerunnable {
-        reference: String,
+        reference: Box<str>,
         why: &'static str,
     },
     #[error("the message is about an earlier life of the run")]

@@ -227,6 +227,8 @@ enum Step {
     UpdateState(u8, u8),
     /// A message that was delivered before comes again.
     Late(u8),
+    Remove(u8),
+    Signal(u8, u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -242,6 +244,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::Resume),
         2 => (0..6_u8).prop_map(Step::Terminate),
         2 => any::<u8>().prop_map(Step::Late),
+        1 => any::<u8>().prop_map(Step::Remove),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(which, how)| Step::Signal(which, how)),
         1 => any::<u8>().prop_map(Step::Restart),
         3 => any::<u8>().prop_map(Step::Retry),
         4 => (any::<u8>(), any::<u8>()).prop_map(|(which, from)| Step::Rerun(which, from)),
@@ -332,6 +336,28 @@ fn report(how: u8) -> Report {
         worker_id: how.is_multiple_of(2).then(|| "w5".to_owned()),
         callback_after_seconds: i64::from(how % 4) * 5,
         logs: Vec::new(),
+    }
+}
+
+/// Returns the report with another output.
+fn with_output(report: Report, new: Output) -> Report {
+    match report {
+        Report::Status {
+            status,
+            reason,
+            worker_id,
+            callback_after_seconds,
+            logs,
+            ..
+        } => Report::Status {
+            status,
+            output: new,
+            reason,
+            worker_id,
+            callback_after_seconds,
+            logs,
+        },
+        Report::ExtendLease | Report::AwaitsUpdate { .. } => report,
     }
 }
 
@@ -460,6 +486,24 @@ fn apply(world: &mut World, step: &Step) {
             }
         }
         Step::Late(which) => world.repeat_letter(usize::from(*which)),
+        Step::Remove(which) => {
+            // A run that others still refer to is kept, so that the checks of this world find it.
+            let run_id = pick(&runs, *which).unwrap();
+            if world.runs.len() > 1 && !world.is_referred_to(&run_id) {
+                world.remove(&run_id);
+            }
+        }
+        Step::Signal(which, how) => {
+            let waits = |task: &&(RunId, u64)| {
+                let task = world.runs[&task.0].task(task.1).unwrap();
+                matches!(&*task.task_type, "WAIT" | "YIELD")
+            };
+            let waiting: Vec<_> = open_tasks(world).iter().filter(waits).cloned().collect();
+            if let Some(task) = pick(&waiting, *which) {
+                let output = Output::Merge(members(json!({"signal": how})));
+                send(world, &task, with_output(report(*how), output));
+            }
+        }
     }
 }
 

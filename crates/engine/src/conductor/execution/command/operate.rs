@@ -40,18 +40,22 @@ impl Command for SkipTask {
             let Some(node) = node.filter(|node| node.enclosing_loop().is_none()) else {
                 return Ok(Decision::reject(Rejection::ReferenceUnknown { reference }));
             };
+            let operator = node.operator();
+            let is_fork = matches!(
+                operator,
+                Operator::ForkJoin { .. } | Operator::ForkJoinDynamic(_)
+            );
             let why = if pass.draft.task_by_reference(&reference).is_some() {
                 Some("it is scheduled already")
+            } else if is_fork {
+                Some("its branches would be missing")
+            } else if let Operator::Join { .. } = operator {
+                Some("it belongs to the fork before it")
             } else {
-                match node.operator() {
-                    Operator::ForkJoin { .. } | Operator::ForkJoinDynamic(_) => {
-                        Some("its branches would be missing")
-                    }
-                    Operator::Join { .. } => Some("it belongs to the fork before it"),
-                    _ => None,
-                }
+                None
             };
             if let Some(why) = why {
+                let reference = reference.into();
                 return Ok(Decision::reject(Rejection::NotSkippable { reference, why }));
             }
             let place = pass.top_level(node.id());

@@ -117,7 +117,7 @@ impl Command for RerunExecution {
                 return Ok(Decision::reject(Rejection::TaskNotFound));
             };
             if let Some(why) = pass.cannot_rerun(&task) {
-                let reference = task.reference.clone();
+                let reference = task.reference.as_str().into();
                 return Ok(Decision::reject(Rejection::NotRerunnable {
                     reference,
                     why,

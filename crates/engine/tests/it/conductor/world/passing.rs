@@ -38,6 +38,22 @@ impl World {
         let Some(delivery) = deliveries(&self.runs[sender]).into_iter().next() else {
             return;
         };
+        let receiver = match &delivery.order {
+            Order::ReportExecution { parent_run_id, .. }
+            | Order::ReopenForChild { parent_run_id, .. } => parent_run_id.clone(),
+            Order::Stop { workflow_id, .. } => RunId::from(workflow_id.as_str()),
+            // It is for the handlers of events.
+            Order::Publish(_) => sender.clone(),
+            Order::Report { .. } | Order::RequestCancellation { .. } => {
+                panic!("a definition run sends no such message")
+            }
+        };
+        if !self.runs.contains_key(&receiver) {
+            // The receiver was removed: the message is of no use any more.
+            let (number, refusal) = (delivery.number, None);
+            let confirm = ConfirmDelivery { number, refusal };
+            return self.act(sender, &confirm).unwrap();
+        }
         self.letters.push(delivery.order.clone());
         match delivery.order {
             Order::ReportExecution {

@@ -6,6 +6,7 @@ use longhaul_engine::command::{
     UpdateExecutionState, UpdateExecutionTask,
 };
 use longhaul_engine::conductor::execution::command::update::{Report, TaskTarget};
+use longhaul_engine::run::family::outbox::{Order, is_removable};
 use longhaul_protocol::id::RunId;
 use serde_json::Value;
 
@@ -58,6 +59,35 @@ impl World {
         let done = self.act(run_id, command);
         self.settle();
         done
+    }
+
+    /// Returns whether a task of another run has this one as its sub-workflow.
+    pub(crate) fn is_referred_to(&self, run_id: &RunId) -> bool {
+        self.runs.keys().any(|other| {
+            let mut tasks = self.tasks(other);
+            tasks.any(|task| task.sub_workflow_id.as_ref() == Some(run_id))
+        })
+    }
+
+    /// Removes a run as the host does: it is terminated if it is open, its messages are delivered, and then it is gone.
+    pub(crate) fn remove(&mut self, run_id: &RunId) {
+        if self.runs[run_id].core.closed.is_none() {
+            assert!(!is_removable(&self.runs[run_id]), "an open run stays");
+            self.terminate(run_id, "removed").unwrap();
+        }
+        assert!(is_removable(&self.runs[run_id]));
+        self.runs.remove(run_id);
+        self.events.remove(run_id);
+        self.folds.remove(run_id);
+        self.rows.retain(|_, row| row.run_id != *run_id);
+        self.logs.retain(|(owner, _, _), _| owner != run_id);
+        // Messages that come late have no receiver.
+        self.letters.retain(|letter| match letter {
+            Order::ReportExecution { parent_run_id, .. }
+            | Order::ReopenForChild { parent_run_id, .. } => parent_run_id != run_id,
+            Order::Stop { workflow_id, .. } => workflow_id.as_str() != run_id.as_str(),
+            Order::Publish(_) | Order::Report { .. } | Order::RequestCancellation { .. } => true,
+        });
     }
 
     pub(crate) fn skip(

@@ -20,7 +20,7 @@ async fn is_gone(server: &Server, id: &str, task_id: &str) {
     let found = ask(server, "GET", "/workflow/search?query=&freeText=*")
         .await
         .json();
-    let results = found["results"].as_array().unwrap();
+    let results = found["results"].as_array().expect("a member");
     assert!(results.iter().all(|run| run["workflowId"] != id), "{found}");
 }
 

@@ -32,14 +32,14 @@ async fn run_of(server: &Server, id: &str) -> Value {
 }
 
 fn shown(run: &Value) -> String {
-    let tasks = run["tasks"].as_array().unwrap().iter();
+    let tasks = run["tasks"].as_array().expect("a member").iter();
     let text = |task: &Value| {
         let words = [&task["referenceTaskName"], &task["status"]];
         words
-            .map(|word| word.as_str().unwrap().to_owned())
+            .map(|word| word.as_str().expect("a member").to_owned())
             .join(" ")
     };
-    let status = run["status"].as_str().unwrap();
+    let status = run["status"].as_str().expect("a member");
     format!(
         "{status}: {}",
         tasks.map(text).collect::<Vec<_>>().join(", ")
@@ -164,10 +164,10 @@ async fn with_family(server: &Server) {
 
 async fn child_of(server: &Server, id: &str) -> String {
     let run = run_of(server, id).await;
-    let tasks = run["tasks"].as_array().unwrap();
-    tasks.last().unwrap()["subWorkflowId"]
+    let tasks = run["tasks"].as_array().expect("a member");
+    tasks.last().expect("a member")["subWorkflowId"]
         .as_str()
-        .unwrap()
+        .expect("a member")
         .to_owned()
 }
 

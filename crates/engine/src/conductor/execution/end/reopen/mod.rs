@@ -207,12 +207,13 @@ impl Pass<'_, '_> {
 
     /// Returns whether a task goes on in place: a join, or a loop that has begun.
     pub(crate) fn is_container(&self, task: &ExecutionTask) -> bool {
-        self.place_of(task)
-            .is_some_and(|place| match place.operator() {
-                Operator::Join { .. } | Operator::ExclusiveJoin { .. } => true,
-                Operator::DoWhile(_) => task.iteration > 0,
-                _ => false,
-            })
+        self.place_of(task).is_some_and(|place| {
+            let operator = place.operator();
+            matches!(
+                operator,
+                Operator::Join { .. } | Operator::ExclusiveJoin { .. }
+            ) || (matches!(operator, Operator::DoWhile(_)) && task.iteration > 0)
+        })
     }
 
     /// Puts a join or a loop in progress again, a loop at this iteration.
@@ -364,16 +365,14 @@ impl Pass<'_, '_> {
     /// Returns the input of an attempt, as its node gave it.
     fn input_before(&self, old: &ExecutionTask, place: &Place) -> Try<Object> {
         let mut input = self.load_object(&old.input)?;
-        match place.operator() {
-            Operator::SubWorkflow(_) => {
-                let child = input.get("workflowInput").and_then(Value::as_object);
-                return Ok(child.cloned().unwrap_or_default());
-            }
-            Operator::Switch(_) | Operator::Decision { .. } => {
-                input.remove("case");
-                input.remove("hasChildren");
-            }
-            _ => {}
+        let operator = place.operator();
+        if let Operator::SubWorkflow(_) = operator {
+            let child = input.get("workflowInput").and_then(Value::as_object);
+            return Ok(child.cloned().unwrap_or_default());
+        }
+        if matches!(operator, Operator::Switch(_) | Operator::Decision { .. }) {
+            input.remove("case");
+            input.remove("hasChildren");
         }
         Ok(input)
     }
@@ -395,18 +394,18 @@ impl Pass<'_, '_> {
             let Some(place) = self.place_of(&task).filter(|_| is_counted) else {
                 continue;
             };
-            match place.operator() {
-                // It ended an earlier life.
-                Operator::Terminate | Operator::ForkJoinDynamic(_) => continue,
-                Operator::ForkJoin { .. } => self.restore_branches(&place)?,
-                _ => {
-                    if let Some(next) = self.next_after(&task, &place)?
-                        && !self.is_reached(&next)
-                    {
-                        self.draft.unfile_task(task.seq);
-                        self.todo.push_back(task.seq);
-                    }
-                }
+            let operator = place.operator();
+            // A TERMINATE ended an earlier life.
+            let is_done = matches!(operator, Operator::Terminate | Operator::ForkJoinDynamic(_));
+            if is_done {
+                continue;
+            } else if let Operator::ForkJoin { .. } = operator {
+                self.restore_branches(&place)?;
+            } else if let Some(next) = self.next_after(&task, &place)?
+                && !self.is_reached(&next)
+            {
+                self.draft.unfile_task(task.seq);
+                self.todo.push_back(task.seq);
             }
             if !self.draft.is_open() {
                 break;
