@@ -54,7 +54,7 @@ pub struct Mocks {
     /// By reference, those of the attempts in their order. A task of a loop is named with its iteration, or without.
     pub tasks: BTreeMap<String, VecDeque<TaskMock>>,
     /// By the reference of a SUB_WORKFLOW task.
-    pub sub_workflows: BTreeMap<String, Mocks>,
+    pub sub_workflows: BTreeMap<String, Self>,
 }
 
 impl Mocks {

@@ -221,10 +221,12 @@ impl Pass<'_, '_> {
         let Some(place) = self.place_of(task) else {
             return Ok(());
         };
-        let waiting = match place.operator() {
-            Operator::DoWhile(_) => None,
-            Operator::ExclusiveJoin { .. } => Some(Waiting::Nothing),
-            _ => Some(Waiting::Tasks(0)),
+        let operator = place.operator();
+        let waiting = if matches!(operator, Operator::ExclusiveJoin { .. }) {
+            Some(Waiting::Nothing)
+        } else {
+            let is_join = !matches!(operator, Operator::DoWhile(_));
+            is_join.then_some(Waiting::Tasks(0))
         };
         if let Some(waiting) = waiting {
             self.draft.reopen_task(task.seq, Object::new(), |task| {
