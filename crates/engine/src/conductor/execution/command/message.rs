@@ -6,6 +6,7 @@ use longhaul_protocol::conductor::Object;
 use longhaul_protocol::history::{EventPayload, ExecutionMessageReceived};
 use longhaul_protocol::id::TaskId;
 
+use super::control::{into_step, unlooked};
 use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::conductor::execution::pass::{Pass, Try};
 use crate::conductor::execution::state::InboxMessage;
@@ -29,17 +30,11 @@ impl Command for PushMessage {
     type Reply = String;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<String> {
-        match self.step(run, moment, &LookupResults::default()) {
-            Step::Decided(decision) => decision,
-            Step::Needs(_) => Decision::reject(Rejection::TaskNotFound),
-        }
+        unlooked(self.step(run, moment, &LookupResults::default()))
     }
 
     fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<String> {
-        match self.push(run, moment, found) {
-            Ok(decision) => Step::Decided(decision),
-            Err(needs) => Step::Needs(needs),
-        }
+        into_step(self.push(run, moment, found))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::control::{into_step, unlooked};
 use crate::conductor::execution::command::update::UpdateExecutionTask;
 use crate::conductor::execution::command::variables::MergeVariables;
 use crate::conductor::execution::lookup::{LookupResults, Step};
@@ -21,17 +22,11 @@ impl Command for UpdateExecutionState {
     type Reply = ();
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
-        match self.step(run, moment, &LookupResults::default()) {
-            Step::Decided(decision) => decision,
-            Step::Needs(_) => Decision::reject(Rejection::TaskNotFound),
-        }
+        unlooked(self.step(run, moment, &LookupResults::default()))
     }
 
     fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<()> {
-        match self.try_decide(run, moment, found) {
-            Ok(decision) => Step::Decided(decision),
-            Err(needs) => Step::Needs(needs),
-        }
+        into_step(self.try_decide(run, moment, found))
     }
 }
 

@@ -7,6 +7,7 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{Object, ResultStatus, TaskStatus};
 use longhaul_protocol::id::TaskId;
 
+use super::control::{into_step, unlooked};
 use crate::conductor::definition::kind;
 use crate::conductor::execution::command::claim::{HeldTask, is_claimable};
 use crate::conductor::execution::command::log::NewLog;
@@ -87,17 +88,11 @@ impl Command for UpdateExecutionTask {
     type Reply = Updated;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Updated> {
-        match self.step(run, moment, &LookupResults::default()) {
-            Step::Decided(decision) => decision,
-            Step::Needs(_) => Decision::reject(Rejection::TaskNotFound),
-        }
+        unlooked(self.step(run, moment, &LookupResults::default()))
     }
 
     fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Updated> {
-        match self.try_decide(run, moment, found) {
-            Ok(decision) => Step::Decided(decision),
-            Err(needs) => Step::Needs(needs),
-        }
+        into_step(self.try_decide(run, moment, found))
     }
 }
 

@@ -3,6 +3,7 @@
 use longhaul_protocol::conductor::Object;
 use serde_json::Value;
 
+use super::control::{into_step, unlooked};
 use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::conductor::execution::pass::{Pass, Try};
 use crate::conductor::execution::value::json_bytes;
@@ -23,17 +24,11 @@ impl Command for MergeVariables {
     type Reply = ();
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
-        match self.step(run, moment, &LookupResults::default()) {
-            Step::Decided(decision) => decision,
-            Step::Needs(_) => Decision::reject(Rejection::TaskNotFound),
-        }
+        unlooked(self.step(run, moment, &LookupResults::default()))
     }
 
     fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<()> {
-        match self.merge(run, moment, found) {
-            Ok(decision) => Step::Decided(decision),
-            Err(needs) => Step::Needs(needs),
-        }
+        into_step(self.merge(run, moment, found))
     }
 }
 
