@@ -75,7 +75,7 @@ impl ExecutionTasks<'_> {
                 match (updated, claimed) {
                     (Ok(updated), claimed) => (updated, first_of(claimed)),
                     (Err(error), claimed) => {
-                        self.give_back(first_of(claimed)).await;
+                        self.give_back(namespace, first_of(claimed)).await;
                         return Err(error);
                     }
                 }
@@ -121,13 +121,8 @@ impl ExecutionTasks<'_> {
     }
 
     /// Puts a claimed task that cannot be delivered back into its queue. If that fails too, its response time-out does.
-    async fn give_back(self, claimed: Option<Task>) {
+    async fn give_back(self, namespace: &Namespace, claimed: Option<Task>) {
         let Some(task) = claimed else { return };
-        let run_id = RunId::from(task.workflow_instance_id.as_str());
-        let target = TaskTarget::Id {
-            task_id: task.task_id.as_str().into(),
-            seq: u64::try_from(task.seq).unwrap_or(0),
-        };
         let report = Report::Status {
             status: ResultStatus::InProgress,
             output: Output::Merge(Object::new()),
@@ -136,8 +131,9 @@ impl ExecutionTasks<'_> {
             callback_after_seconds: 0,
             logs: Vec::new(),
         };
-        if let Err(error) = self.report(&run_id, target, report, false).await {
-            tracing::warn!(%error, task_id = %task.task_id, "a claimed task could not go back into its queue");
+        let (workflow_id, task_id) = (&task.workflow_instance_id, &task.task_id);
+        if let Err(error) = self.update(namespace, workflow_id, task_id, report).await {
+            tracing::warn!(%error, %task_id, "a claimed task could not go back into its queue");
         }
     }
 

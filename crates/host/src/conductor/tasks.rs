@@ -320,6 +320,16 @@ impl ExecutionTasks<'_> {
 
     /// Returns the records of tasks by their numbers. Only what these records show is read.
     pub(super) async fn shown(self, run_id: &RunId, numbers: &[u64]) -> Result<Vec<Task>> {
+        let shown = self.shown_by_number(run_id, numbers).await?;
+        Ok(shown.into_iter().map(|(_, task)| task).collect())
+    }
+
+    /// As [`Self::shown`], with the number of each. The number that a record shows is another one after a restart.
+    pub(super) async fn shown_by_number(
+        self,
+        run_id: &RunId,
+        numbers: &[u64],
+    ) -> Result<Vec<(u64, Task)>> {
         if numbers.is_empty() {
             return Ok(Vec::new());
         }
@@ -344,8 +354,9 @@ impl ExecutionTasks<'_> {
             snapshot: &snapshot,
             found: &found,
         };
-        let tasks = numbers.iter().filter_map(|number| run.task(*number));
-        Ok(tasks.map(|task| source.task(task)).collect())
+        let tasks = numbers.iter();
+        let tasks = tasks.filter_map(|number| Some((*number, source.task(run.task(*number)?))));
+        Ok(tasks.collect())
     }
 
     /// Returns the row of a task.

@@ -152,10 +152,11 @@ impl ExecutionTasks<'_> {
         for (run_id, number) in &page.found {
             numbers.entry(run_id.clone()).or_default().push(*number);
         }
-        let mut tasks: HashMap<(String, i32), Task> = HashMap::new();
+        // The number that a record shows is not that of the task: it counts from the last restart.
+        let mut tasks: HashMap<(RunId, u64), Task> = HashMap::new();
         let mut room = most;
         for (run_id, numbers) in &numbers {
-            for task in self.shown(run_id, numbers).await? {
+            for (number, task) in self.shown_by_number(run_id, numbers).await? {
                 let bytes =
                     |object: &Object| Value::Object(object.clone()).to_string().len() as u64;
                 let size = bytes(&task.input_data) + bytes(&task.output_data);
@@ -165,12 +166,13 @@ impl ExecutionTasks<'_> {
                         most >> 20
                     ))
                 })?;
-                tasks.insert((run_id.to_string(), task.seq), task);
+                tasks.insert((run_id.clone(), number), task);
             }
         }
-        let results = page.found.iter().filter_map(|(run_id, number)| {
-            tasks.remove(&(run_id.to_string(), i32::try_from(*number).ok()?))
-        });
+        let results = page
+            .found
+            .iter()
+            .filter_map(|(run_id, number)| tasks.remove(&(run_id.clone(), *number)));
         Ok(Searched {
             total: page.total,
             results: results.collect(),

@@ -90,6 +90,7 @@ async fn take_one(host: &Host, served: &Served) -> Result<()> {
     let Some(task) = first? else {
         return Ok(());
     };
+    let seq = task.sequence.get();
     let taken = TakenTask::new(dispatch, &served.queue, task);
     let Ok(slot) = Arc::clone(&served.slots).try_acquire_owned() else {
         return Ok(());
@@ -107,7 +108,8 @@ async fn take_one(host: &Host, served: &Served) -> Result<()> {
         runner: Arc::clone(&served.runner),
         held: HeldTask {
             task_id: task.task_id.as_str().into(),
-            seq: u64::try_from(task.seq).unwrap_or(0),
+            // The record shows another number after a restart.
+            seq,
             poll_count: u32::try_from(task.poll_count).unwrap_or(0),
         },
         run_id: RunId::from(task.workflow_instance_id.as_str()),

@@ -46,6 +46,29 @@ async fn a_call_is_made_again_after_its_server_was_killed() {
 }
 
 #[tokio::test]
+async fn a_restarted_workflow_makes_its_call_again() {
+    let data = tempfile::tempdir().unwrap();
+    let mut service = Service::start().await;
+    let server = Server::start(data.path(), &[]);
+    let api = Api::of(&server);
+    api.define("order", post(&service, json!({}))).await;
+    let id = api.start("order", json!({})).await;
+    for round in 1..=3 {
+        service.next().await.answer(200, json!({"round": round}));
+        let run = api.ended(&id).await;
+        assert_eq!(run["status"], "COMPLETED", "{run}");
+        assert_eq!(run["output"]["response"]["body"], json!({"round": round}));
+        assert_eq!(run["tasks"][0]["seq"], 1);
+        if round < 3 {
+            api.ok("POST", &format!("/workflow/{id}/restart"), None)
+                .await;
+        }
+    }
+    assert!(service.is_unasked());
+    server.stop();
+}
+
+#[tokio::test]
 async fn a_stopping_server_lets_its_calls_end() {
     let data = tempfile::tempdir().unwrap();
     let mut service = Service::start().await;

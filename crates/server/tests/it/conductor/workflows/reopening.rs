@@ -361,3 +361,42 @@ async fn a_run_of_another_namespace_is_not_opened() {
     }
     assert_eq!(shown(&run_of(&server, &id).await), "FAILED: a FAILED");
 }
+
+#[tokio::test]
+async fn the_tasks_of_a_restarted_workflow_are_found_and_chained() {
+    let server = Server::open().await;
+    with_steps(&server, "chained", &["link"]).await;
+    let ids = [
+        start(&server, "chained").await,
+        start(&server, "chained").await,
+    ];
+    for _ in 0..2 {
+        report(&server, "link", "COMPLETED").await;
+    }
+    for id in &ids {
+        let path = format!("/workflow/{id}/restart");
+        ask(&server, "POST", &path).await.nothing();
+    }
+    let search = "/tasks/search-v2?query=taskType=link%20AND%20status=SCHEDULED&sort=startTime:ASC";
+    let found = ask(&server, "GET", search).await.json();
+    assert_eq!(found["totalHits"], 2);
+    assert_eq!(
+        found["results"].as_array().map(Vec::len),
+        Some(2),
+        "{found}"
+    );
+    assert_eq!(found["results"][0]["seq"], 1);
+    let first = poll(&server, "link").await;
+    let update = update_of(&first, "COMPLETED", json!({}));
+    let next = tell(&server, "POST", "/tasks/update-v2", &update)
+        .await
+        .json();
+    assert_ne!(next["workflowInstanceId"], first["workflowInstanceId"]);
+    let update = update_of(&next, "COMPLETED", json!({}));
+    tell(&server, "POST", "/tasks/update-v2", &update)
+        .await
+        .nothing();
+    for id in &ids {
+        assert_eq!(run_of(&server, id).await["status"], "COMPLETED");
+    }
+}
