@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_engine::rollout::{self, Blockage, Change, Member, Rollout, StartRefusal};
 use longhaul_protocol::id::{Namespace, TaskQueue};
-use longhaul_store::{Error as StoreError, document};
+use longhaul_store::{Error as StoreError, Together, document};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::registry::workers::WorkerView;
 use crate::views::Rollouts;
 
-/// How long starts use the decisions that were read, if other servers write too. A read for each start would be one statement more.
+/// How long starts of a server that is alone use the decisions that were read. Another one may have begun a moment ago.
 const STARTS_USE: Duration = Duration::from_secs(1);
 
 /// All decisions about cohorts, by their queue.
@@ -32,6 +32,8 @@ pub(crate) struct RolloutTable {
     changing: Mutex<()>,
     /// When all decisions were last read.
     read_at: RwLock<Option<Instant>>,
+    /// Starts at the same time share a read.
+    reads: Arc<Together<(), ()>>,
 }
 
 impl Default for RolloutTable {
@@ -41,6 +43,7 @@ impl Default for RolloutTable {
             changed: watch::Sender::new(()),
             changing: Mutex::default(),
             read_at: RwLock::default(),
+            reads: Arc::default(),
         }
     }
 }
@@ -104,8 +107,22 @@ impl Rollouts<'_> {
         Ok(())
     }
 
-    /// As [`Self::refresh`], unless that was done a moment ago. Hints tell of a decision earlier, if they arrive.
-    async fn refresh_if_old(self) -> Result<()> {
+    /// As [`Self::refresh`], for a start. It follows every decision that was answered before, at any server; a hint may be late. Starts
+    /// at the same time share a statement.
+    async fn refresh_for_start(self) -> Result<()> {
+        if self.host.inner.store.shared().is_some() && self.host.inner.presence.had_others() {
+            let host = self.host.clone();
+            let read = move |starts: Vec<()>| {
+                let host = host.clone();
+                async move {
+                    let rows = host.inner.store.list::<Rollout>(None).await?;
+                    host.inner.rollouts.replace(rows);
+                    Ok(starts)
+                }
+            };
+            let reads = Arc::clone(&self.host.inner.rollouts.reads);
+            return Ok(reads.ask((), read).await?);
+        }
         let read_at = *self.host.inner.rollouts.read_at.read();
         if read_at.is_some_and(|at| at.elapsed() < STARTS_USE) {
             return Ok(());
@@ -233,7 +250,7 @@ impl Rollouts<'_> {
         queue: &TaskQueue,
         named: Option<String>,
     ) -> Result<Option<String>> {
-        self.refresh_if_old().await?;
+        self.refresh_for_start().await?;
         let rollouts = self.host.inner.rollouts.of(namespace, queue);
         let validation = self.host.inner.config.fleet_validation;
         // No decision about this queue and no requirement: the usual case costs one lookup.

@@ -231,7 +231,9 @@ async def a_killed_holder_is_replaced(stage: Stage) -> None:
             async with Process(queue.queue, unique("heir")) as heir:
                 equal(await result(handle), heir.worker_id)
                 after = await seen(session_id)
-                equal((after["status"], after["lease_owner"]), ("active", heir.worker_id))
+                equal(after["lease_owner"], heir.worker_id)
+                # Its lease of one second may have passed since.
+                assert after["status"] in ("active", "expired"), after["status"]
                 equal(after["ttl_expires_at"], before["ttl_expires_at"])
             events = await queue.closed_history(handle)
             equal(len(payloads(events, "ActivityCompleted")), 1)
