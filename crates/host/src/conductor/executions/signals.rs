@@ -46,7 +46,8 @@ impl Executions<'_> {
             },
             takes_next: false,
         };
-        let mut left = vec![self.find(namespace, id).await?];
+        let root = self.find(namespace, id).await?;
+        let mut left = vec![root.clone()];
         for _ in 0..TREE_MAX {
             let Some(run_id) = left.pop() else { break };
             match self.decide(&run_id, &command).await {
@@ -56,20 +57,22 @@ impl Executions<'_> {
                     children.reverse();
                     left.extend(children);
                 }
+                // A sub-workflow was removed in the meantime.
+                Err(Error::Conductor(ConductorRefusal::NoSuchExecution(_))) if run_id != root => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(false)
     }
 
-    /// Returns the runs of the open sub-workflows of a run, in the order of their tasks.
+    /// Returns the runs of the open sub-workflows of a run, in the order of their tasks. Runs of code take other signals.
     async fn open_children(self, run_id: &RunId) -> Result<Vec<RunId>> {
         let run = self.host.inner.executor.read(run_id).await?;
         let parts = run.iter().flat_map(|run| run.parts.values());
         let children = parts
             .filter_map(Part::as_task)
             .filter_map(|task| match &task.waiting {
-                Waiting::Child(child) => Some(child.clone()),
+                Waiting::Child(child) if task.child_workflow_id.is_none() => Some(child.clone()),
                 _ => None,
             });
         Ok(children.collect())

@@ -58,7 +58,7 @@ impl SystemTasks {
         self
     }
 
-    /// Refuses definitions with tasks of this type, for a reason that callers are told.
+    /// Refuses definitions with tasks of this type. The refusal has this reason.
     #[must_use]
     pub fn without(mut self, task_type: &'static str, reason: impl Into<String>) -> Self {
         self.runners.remove(task_type);

@@ -251,3 +251,40 @@ async fn the_state_of_a_run_changes_as_a_whole() {
         .await
         .refused(409, "run_not_active");
 }
+
+#[tokio::test]
+async fn a_signal_passes_over_the_runs_of_code_that_a_workflow_started() {
+    let server = Server::open().await;
+    let code = json!({"name": "code", "taskReferenceName": "code", "type": "DURABLE_WORKFLOW",
+        "inputParameters": {"workflowType": "greet", "taskQueue": "greetings"}});
+    let fork = json!([
+        {"name": "fork", "taskReferenceName": "fork", "type": "FORK_JOIN", "forkTasks": [
+            [code], [{"name": "sub", "taskReferenceName": "sub", "type": "SUB_WORKFLOW", "subWorkflowParam": {"name": "child"}}]]},
+        {"name": "join", "taskReferenceName": "join", "type": "JOIN", "joinOn": ["code", "sub"]},
+    ]);
+    for (name, tasks) in [("child", json!([wait("inner")])), ("calls", fork)] {
+        let definition = json!({"name": name, "tasks": tasks});
+        tell(&server, "POST", "/metadata/workflow", &definition)
+            .await
+            .void();
+    }
+    let id = tell(&server, "POST", "/workflow", &json!({"name": "calls"}))
+        .await
+        .text();
+    let path = format!("/tasks/{id}/COMPLETED/signal");
+    tell(&server, "POST", &path, &json!({"a": 1})).await.void();
+    let run = run_of(&server, &id).await;
+    let status = |reference: &str| {
+        let tasks = run["tasks"].as_array().expect("tasks");
+        let mut tasks = tasks.iter();
+        let task = tasks.find(|task| task["referenceTaskName"] == reference);
+        task.expect("a task")["status"].clone()
+    };
+    assert_eq!(status("code"), "IN_PROGRESS");
+    assert_eq!(status("sub"), "COMPLETED");
+    // Only the run of code is open now.
+    tell(&server, "POST", &path, &json!({})).await.void();
+    tell(&server, "POST", &format!("{path}/sync"), &json!({}))
+        .await
+        .refused(404, "task_not_found");
+}
